@@ -1,0 +1,1 @@
+"""Generalised linear models when the outcome was only published as a table."""

@@ -1,0 +1,71 @@
+"""What can go wrong, as a small tree.
+
+::
+
+    UnbinError
+    ├── ReleaseError (ValueError)          the table contradicts itself
+    │   ├── BlockError                     block ids
+    │   ├── BinError                       bins and their edges
+    │   ├── CountError                     counts, percentages, totals
+    │   └── OrderStatisticError            ranks, quantiles and their values
+    ├── AlignmentError (ValueError)        the table and the people do not fit together
+    │   └── SplitBlockError                a selection of rows cuts through a block
+    ├── DomainError (ValueError)           a value the family cannot produce
+    ├── ParameterError (ValueError)        a setting of the estimator
+    └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
+
+    UserWarning
+    └── IdentificationWarning              the release cannot tell, in one sentence
+
+Messages read "where: what, got what; what to do".
+"""
+
+from __future__ import annotations
+
+
+class UnbinError(Exception):
+    """Base of every error raised on purpose by unbin."""
+
+
+class ReleaseError(UnbinError, ValueError):
+    """A published table contradicts itself."""
+
+
+class BlockError(ReleaseError):
+    """A block id is missing, doubled or not readable as text."""
+
+
+class BinError(ReleaseError):
+    """Bins overlap, run backwards or have impossible edges."""
+
+
+class CountError(ReleaseError):
+    """Counts are negative, fractional or do not add up."""
+
+
+class OrderStatisticError(ReleaseError):
+    """A rank, a quantile or its value is impossible."""
+
+
+class AlignmentError(UnbinError, ValueError):
+    """The release and the rows of X do not fit together."""
+
+
+class SplitBlockError(AlignmentError):
+    """A selection of rows holds some people of a block but not all."""
+
+
+class DomainError(UnbinError, ValueError):
+    """A published value lies outside what the family can produce."""
+
+
+class ParameterError(UnbinError, ValueError):
+    """A parameter has a value it cannot take."""
+
+
+class AggregatedTargetError(UnbinError, TypeError):
+    """An aggregated target was used as if it held one value per person."""
+
+
+class IdentificationWarning(UserWarning):
+    """The release cannot tell the coefficients apart."""

@@ -1,0 +1,62 @@
+"""Successes in a fixed number of trials, logit link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit, logit, xlogy
+
+from unbin.families.base import Family, Interval
+from unbin.typing import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Binomial(Family):
+    """Successes out of ``n_trials``; 1 means yes or no.
+
+    With m = n_trials: phi(x) = x log x + (m - x) log(m - x), link(mean) = log(mean/(m - mean)),
+    D(z || mean) = z log(z/mean) + (m - z) log((m - z)/(m - mean)) (Kullback-Leibler),
+    domain [0, m].
+    """
+
+    name: ClassVar[str] = "binomial"
+    n_trials: int = 1
+
+    @classmethod
+    def make(cls, *, n_trials: int) -> Binomial:
+        return cls(n_trials)
+
+    @property
+    def domain(self) -> Interval:
+        return Interval(0.0, float(self.n_trials), integer=True)
+
+    def link(self, mean: FloatArray) -> FloatArray:
+        return np.asarray(logit(mean / self.n_trials))
+
+    def inverse_link(self, eta: FloatArray) -> FloatArray:
+        return np.asarray(self.n_trials * expit(eta))
+
+    def mean_derivative(self, eta: FloatArray) -> FloatArray:
+        return np.asarray(self.n_trials * expit(eta) * expit(-eta))
+
+    def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
+        return (
+            self._negative_entropy(z)
+            - xlogy(z, mean)
+            - xlogy(self.n_trials - z, self.n_trials - mean)
+        )
+
+    def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
+        # log mean = log m - log(1 + exp(-eta)) and log(m - mean) = log m - log(1 + exp(eta))
+        m = self.n_trials
+        log_partition = m * np.logaddexp(0.0, eta)
+        return np.asarray(self._negative_entropy(z) - m * np.log(m) - z * eta + log_partition)
+
+    def interior(self, mean: FloatArray) -> FloatArray:
+        margin = 0.01 * self.n_trials
+        return np.clip(mean, margin, self.n_trials - margin)
+
+    def _negative_entropy(self, z: FloatArray) -> FloatArray:
+        return np.asarray(xlogy(z, z) + xlogy(self.n_trials - z, self.n_trials - z))

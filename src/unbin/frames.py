@@ -1,0 +1,120 @@
+"""Reading columns of pandas, polars or plain tables: block ids as text, numbers as floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from unbin.exceptions import BlockError, ReleaseError
+from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
+
+
+def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
+    """Return one column of a pandas or polars frame, or of a mapping of arrays."""
+    if isinstance(frame, Mapping):
+        names, table = list(frame), frame
+    else:
+        try:
+            table = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            raise ReleaseError(
+                f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars "
+                "frame, or a mapping of column names to arrays"
+            ) from None
+        names = table.columns
+    if name not in names:
+        raise ReleaseError(
+            f"column {name!r}: not in the frame, which has {', '.join(map(repr, names))}; "
+            f"say {role}=... with the column to read"
+        )
+    return to_numpy(table[name])
+
+
+def to_numpy(values: ArrayLike) -> NDArray[Any]:
+    """Return a one-dimensional numpy array; nulls of frames become None or NaN."""
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    array = series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
+    return np.asarray(array)
+
+
+def as_text(values: ArrayLike, *, where: str) -> TextArray:
+    """Return block ids as text; whole numbers are written without a decimal point."""
+    array = to_numpy(values)
+    if array.ndim != 1:
+        raise BlockError(f"{where}: block ids must be one-dimensional, got shape {array.shape}")
+    text = _text(array, where)
+    blank = np.char.str_len(text) == 0
+    if blank.any():
+        raise _missing_id(where, blank)
+    return text
+
+
+def _text(array: NDArray[Any], where: str) -> TextArray:
+    kind = array.dtype.kind
+    if kind in "UST":
+        return array.astype(np.str_)
+    if kind in "iub":
+        unique, inverse = np.unique(array, return_inverse=True)
+        return np.asarray(unique.astype(np.str_)[inverse])
+    if kind == "f":
+        return _float_text(array, where)
+    if kind == "M":
+        return np.asarray(np.datetime_as_string(array, unit="D"), dtype=np.str_)
+    return _object_text(array, where)
+
+
+def _float_text(array: NDArray[Any], where: str) -> TextArray:
+    if np.isnan(array).any():
+        raise _missing_id(where, np.isnan(array))
+    whole = np.floor(array) == array
+    if not whole.all() or not np.isfinite(array).all():
+        raise BlockError(
+            f"{where}: block ids must be text or whole numbers, "
+            f"got {array[~whole][0] if not whole.all() else 'inf'}; read the column as text"
+        )
+    return _text(array.astype(np.int64), where)
+
+
+def _object_text(array: NDArray[Any], where: str) -> TextArray:
+    missing = np.array([value is None or value != value or _is_na(value) for value in array])
+    if missing.any():
+        raise _missing_id(where, missing)
+    types = {type(value) for value in array}
+    if all(issubclass(cls, str) for cls in types):
+        return array.astype(np.str_)
+    if all(issubclass(cls, int | np.integer) for cls in types):
+        return np.array([str(int(value)) for value in array], dtype=np.str_)
+    names = ", ".join(sorted(cls.__name__ for cls in types))
+    raise BlockError(
+        f"{where}: block ids mix types, got {names}; read the whole column as text "
+        '(for example dtype=str), so that "05001" keeps its zero'
+    )
+
+
+def _is_na(value: Any) -> bool:
+    return type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _missing_id(where: str, mask: BoolArray) -> BlockError:
+    return BlockError(
+        f"{where}: block id missing in {int(mask.sum())} rows, the first is row "
+        f"{int(np.argmax(mask))}; fill or drop those rows"
+    )
+
+
+def as_floats(values: ArrayLike, *, where: str) -> FloatArray:
+    """Return numbers as float64; nulls become NaN, text is refused."""
+    array = to_numpy(values)
+    if array.ndim != 1:
+        raise ReleaseError(f"{where}: must be one-dimensional, got shape {array.shape}")
+    if array.dtype.kind == "O":
+        array = np.array([np.nan if v is None or _is_na(v) else v for v in array])
+    if array.dtype.kind not in "iufb":
+        raise ReleaseError(
+            f"{where}: must hold numbers, got {array.dtype}; convert the column to numbers first"
+        )
+    return array.astype(np.float64)

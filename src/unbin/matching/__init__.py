@@ -1,0 +1,1 @@
+"""The paper's estimator: rank bounds, the lemma, the objective and its solvers."""

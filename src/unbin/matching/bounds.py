@@ -1,0 +1,128 @@
+"""Rank bounds: every release says that a block's j-th smallest target lies in [lower, upper].
+
+- order statistic s at rank tau: lower = upper = s there; between two of them the bounds are the
+  two values; before the first and after the last they are the ends of the domain;
+- histogram: the ranks counted in a bin lie between its edges;
+- full list: lower = upper = the sorted values;
+- several statistics of one block: the tighter bound on either side.
+
+Bounds are kept as runs of equal bounds (cut ranks and two values), never as one pair per person
+unless the list is full.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin import tables
+from unbin.exceptions import ReleaseError
+from unbin.families import Interval
+from unbin.release import Release
+from unbin.segments import segment_cumsum
+from unbin.typing import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class RankBounds:
+    """Runs of ranks with the same bounds, block by block.
+
+    Attributes
+    ----------
+    start : (n_blocks + 1,)
+        Rows of block ``b`` are ``start[b]:start[b + 1]``.
+    run_start : (n_blocks + 1,)
+        Runs of block ``b`` are ``run_start[b]:run_start[b + 1]``.
+    cut : (n_runs,)
+        The rank at which each run ends, counted within its block.
+    lower, upper : (n_runs,)
+        Bounds of the targets whose rank is in the run, both non-decreasing within a block.
+    """
+
+    start: IntArray
+    run_start: IntArray
+    cut: IntArray
+    lower: FloatArray
+    upper: FloatArray
+
+    def part(self, first: int, last: int) -> RankBounds:
+        """Return the bounds of blocks ``first`` to ``last - 1``, rows counted from 0."""
+        runs = slice(self.run_start[first], self.run_start[last])
+        return RankBounds(
+            self.start[first : last + 1] - self.start[first],
+            self.run_start[first : last + 1] - self.run_start[first],
+            self.cut[runs],
+            self.lower[runs],
+            self.upper[runs],
+        )
+
+
+def rank_bounds(release: Release, domain: Interval) -> RankBounds:
+    """Turn a release of known block sizes into rank bounds within the domain.
+
+    For an integer domain a bin whose edges are whole or half numbers holds integers, so that
+    (0, 1] becomes [1, 1].
+    """
+    start = np.concatenate([[0], np.cumsum(release.n)]).astype(np.int64)
+    histogram, order = release.histogram, release.order_statistics
+    counted = histogram.count > 0
+    bin_end = _place(histogram.start, start, segment_cumsum(histogram.count, histogram.start))
+    bin_end = bin_end[counted]
+    place = _place(order.start, start, order.rank) - 1
+    cuts = np.unique(np.concatenate([start, bin_end, place, place + 1]))
+    first, end = cuts[:-1], cuts[1:]
+    block = np.searchsorted(start, first, side="right") - 1
+    lower, upper = _bin_edges(release, domain, counted)
+    low, high = np.full(len(first), domain.low), np.full(len(first), domain.high)
+    if len(bin_end):
+        k = np.minimum(np.searchsorted(bin_end, first, side="right"), len(bin_end) - 1)
+        inside = (np.diff(histogram.start) > 0)[block]
+        low[inside] = np.maximum(low[inside], lower[k[inside]])
+        high[inside] = np.minimum(high[inside], upper[k[inside]])
+    if len(place):
+        k = np.searchsorted(place, first, side="right") - 1
+        inside = (k >= 0) & (place[k] >= start[block])
+        low[inside] = np.maximum(low[inside], order.value[k[inside]])
+        k = np.searchsorted(place, end - 1, side="left")
+        inside = k < len(place)
+        inside[inside] = place[k[inside]] < start[block[inside] + 1]
+        high[inside] = np.minimum(high[inside], order.value[k[inside]])
+    _check_consistent(release, block, low, high)
+    run_start = np.searchsorted(first, start).astype(np.int64)
+    return RankBounds(start, run_start, end - start[block], low, high)
+
+
+def constant_fit(bounds: RankBounds) -> float | None:
+    """Return a constant that satisfies every bound, or None: then slopes of 0 fit perfectly."""
+    low, high = bounds.lower.max(), bounds.upper.min()
+    if low > high:
+        return None
+    return float(low if np.isfinite(low) else high)
+
+
+def _place(table_start: IntArray, start: IntArray, rank: IntArray) -> IntArray:
+    """Turn ranks within blocks into places among all rows."""
+    return np.asarray(rank + np.repeat(start[:-1], np.diff(table_start)))
+
+
+def _bin_edges(
+    release: Release, domain: Interval, counted: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    table = release.histogram
+    if domain.integer and tables.holds_integers(table):
+        lower, upper = tables.integer_edges(table)
+    else:
+        lower, upper = table.lower, table.upper
+    return lower[counted], upper[counted]
+
+
+def _check_consistent(release: Release, block: IntArray, low: FloatArray, high: FloatArray) -> None:
+    bad = low > high
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise ReleaseError(
+            f"block {str(release.blocks[block[k]])!r}: its statistics contradict each other, a "
+            f"target would have to be at least {low[k]:g} and at most {high[k]:g}; check that the "
+            "histogram and the order statistics are about the same people"
+        )

@@ -1,0 +1,180 @@
+"""Which published run does each row's rank fall into? The numba kernel under the lemma.
+
+Rows lie block by block. The runs of a block cut its ranks into pieces, and only the rows near a
+cut need their exact rank. So the rows of a block are counted into equal-width buckets; a bucket
+that lies between two cuts is assigned as a whole, and only buckets with a cut inside are sorted.
+With coarse bounds that is a few passes over the block; with a full list it is a bucket sort.
+
+Equal values are ranked by a key that depends on a row's content and not on its place.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_SMALL = 40
+"""Blocks up to this size are ranked by comparing all pairs, which vectorises."""
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _before(values, key, a, b):  # type: ignore[no-untyped-def]
+    """Tell whether row ``a`` ranks before row ``b``."""
+    return values[a] < values[b] or (values[a] == values[b] and key[a] < key[b])
+
+
+@njit(cache=True, nogil=True)
+def _insertion_sort(values, key, rows):  # type: ignore[no-untyped-def]
+    for i in range(1, len(rows)):
+        row = rows[i]
+        j = i
+        while j > 0 and _before(values, key, row, rows[j - 1]):
+            rows[j] = rows[j - 1]
+            j -= 1
+        rows[j] = row
+
+
+@njit(cache=True, nogil=True)
+def _heap_sort(values, key, rows):  # type: ignore[no-untyped-def]
+    n = len(rows)
+    for step in range(n // 2 + n - 1):
+        if step < n // 2:  # build the heap, then take its largest row n - 1 times
+            root, end = n // 2 - 1 - step, n
+        else:
+            end = n - 1 - (step - n // 2)
+            rows[0], rows[end] = rows[end], rows[0]
+            root = 0
+        while True:
+            child = 2 * root + 1
+            if child >= end:
+                break
+            if child + 1 < end and _before(values, key, rows[child], rows[child + 1]):
+                child += 1
+            if not _before(values, key, rows[root], rows[child]):
+                break
+            rows[root], rows[child] = rows[child], rows[root]
+            root = child
+
+
+@njit(cache=True, nogil=True)
+def _assign_sorted(values, key, rows, cut, rank, run, first_run, out):  # type: ignore[no-untyped-def]
+    """Sort rows that hold the ranks from ``rank`` on, and assign each its run."""
+    if len(rows) <= _SMALL:
+        _insertion_sort(values, key, rows)
+    else:
+        _heap_sort(values, key, rows)
+    for row in rows:
+        while cut[run] <= rank:
+            run += 1
+        out[row] = first_run + run
+        rank += 1
+
+
+@njit(cache=True, nogil=True)
+def _assign_small(values, key, cut, first_run, run_of, rows, out):  # type: ignore[no-untyped-def]
+    """Rank a small block by counting, for each row, the rows below it."""
+    n = len(values)
+    rank, run = 0, 0
+    while rank < n:
+        if cut[run] <= rank:
+            run += 1
+        else:
+            run_of[rank] = first_run + run
+            rank += 1
+    total = 0
+    for i in range(n):
+        value = values[i]
+        below = 0
+        for j in range(n):
+            below += values[j] < value
+        out[i] = run_of[below]
+        total += below
+    if total != n * (n - 1) // 2:  # ties
+        for i in range(n):
+            rows[i] = i
+        _assign_sorted(values, key, rows[:n], cut, 0, 0, first_run, out)
+
+
+@njit(cache=True, nogil=True)
+def _assign_block(values, key, cut, first_run, size, run_of, bucket, rows, out):  # type: ignore[no-untyped-def]
+    """Count the rows into ``len(size)`` buckets; sort only buckets that hold a cut."""
+    n, n_buckets = len(values), len(size)
+    low, high = values[0], values[0]
+    for i in range(n):
+        low, high = min(low, values[i]), max(high, values[i])
+    scale = (n_buckets - 1) / (high - low) if high > low else 0.0
+    size[:] = 0
+    for i in range(n):
+        place = int((values[i] - low) * scale)
+        place = min(max(place, 0), n_buckets - 1)  # NaN included
+        bucket[i] = place
+        size[place] += 1
+    rank, run, n_cut = 0, 0, 0
+    for k in range(n_buckets):
+        while rank < n and cut[run] <= rank:
+            run += 1
+        if cut[run] >= rank + size[k]:
+            run_of[k] = first_run + run
+        else:  # rows[n_cut:] will hold this bucket
+            run_of[k] = -1 - n_cut
+            n_cut += size[k]
+        rank += size[k]
+    for i in range(n):
+        r = run_of[bucket[i]]
+        if r >= 0:
+            out[i] = r
+        else:
+            rows[-1 - r] = i
+            run_of[bucket[i]] = r - 1
+    rank, run, filled = 0, 0, 0
+    for k in range(n_buckets):
+        if run_of[k] < 0:
+            while cut[run] <= rank:
+                run += 1
+            held = rows[filled : filled + size[k]]
+            _assign_sorted(values, key, held, cut, rank, run, first_run, out)
+            filled += size[k]
+        rank += size[k]
+
+
+@njit(cache=True, nogil=True)
+def assign_runs(values, key, start, run_start, cut, out):  # type: ignore[no-untyped-def]
+    """Write the run that holds every row's rank into ``out``.
+
+    Parameters
+    ----------
+    values : (n,) float64, what rows are ranked by, block by block
+    key : (n,) uint64, ranks rows of equal value
+    start : (n_blocks + 1,) int64, rows of block b are start[b]:start[b + 1]
+    run_start : (n_blocks + 1,) int64, runs of block b are run_start[b]:run_start[b + 1]
+    cut : (n_runs,) int64, the rank at which each run ends, counted within its block
+    out : (n,) int32, the run of each row
+    """
+    largest = 1
+    for b in range(len(start) - 1):
+        largest = max(largest, start[b + 1] - start[b])
+    bucket = np.empty(largest, np.int32)
+    rows = np.empty(largest, np.int32)
+    size = np.empty(largest + 64, np.int32)
+    run_of = np.empty(largest + 64, np.int32)
+    for b in range(len(start) - 1):
+        s, e, first, last = start[b], start[b + 1], run_start[b], run_start[b + 1]
+        n = e - s
+        if last - first == 1:
+            out[s:e] = first
+        elif n <= _SMALL:
+            _assign_small(values[s:e], key[s:e], cut[first:last], first, run_of, rows, out[s:e])
+        else:
+            most = 2048 if 8 * (last - first) <= n else 1 << 18
+            m = min(max(n // 4, 64), most)
+            _assign_block(
+                values[s:e],
+                key[s:e],
+                cut[first:last],
+                first,
+                size[:m],
+                run_of[:m],
+                bucket,
+                rows,
+                out[s:e],
+            )

@@ -1,0 +1,523 @@
+"""Releases: what was published about each block's targets.
+
+A :class:`Release` is the table alone; :meth:`Release.align` ties it to the rows of X and gives the
+:class:`AggregatedTarget` that stands where scikit-learn expects ``y``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from unbin import reading, tables
+from unbin.exceptions import AlignmentError, BinError, CountError, DomainError, ReleaseError
+from unbin.families import Interval
+from unbin.frames import as_floats, as_text, column
+from unbin.segments import segment_cumsum, segment_start
+from unbin.tables import Histogram, OrderStatistics
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
+from unbin.words import describe, plural
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Release:
+    """Published statistics of the targets, block by block.
+
+    Build one with :meth:`from_histogram`, :meth:`from_quantiles`, :meth:`from_values`,
+    :meth:`from_cumulative` or :func:`aggregate`; join several statistics of the same or of other
+    blocks with :meth:`combine`.
+
+    Attributes
+    ----------
+    blocks : (n_blocks,) text
+        Block ids, sorted.
+    n : (n_blocks,) int
+        People in each block; 0 where the release does not say.
+    histogram : Histogram
+        Bins of all blocks; a block may have none.
+    order_statistics : OrderStatistics
+        Order statistics of all blocks; a block may have none.
+    """
+
+    blocks: TextArray
+    n: IntArray
+    histogram: Histogram
+    order_statistics: OrderStatistics
+
+    # -- making one ------------------------------------------------------------------------------
+
+    @classmethod
+    def from_histogram(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        lower: str = "lower",
+        upper: str = "upper",
+        count: str | None = "count",
+        percent: str | None = None,
+        n: str | None = None,
+        closed: str = "right",
+    ) -> Release:
+        """Read a table with one row per block and bin.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        lower, upper : str
+            Columns of edges; missing or infinite means open. Equal edges hold that value alone.
+        count : str
+            Column of counts.
+        percent : str, optional
+            Column of percentages to read instead of counts; needs ``n``.
+        n : str, optional
+            Column with the people of the block, the same in all its rows.
+        closed : {"right", "left", "both"}
+            Which edges belong to a bin. "both" is for integers: 5-9, 10-14.
+
+        Examples
+        --------
+        >>> table = {"county": ["A", "A"], "lower": [None, 10], "upper": [10, None],
+        ...          "count": [7, 5]}
+        >>> Release.from_histogram(table, block="county")
+        Release: 1 block, 12 people
+          histogram: 1 block, 2 bins, open below and above
+        """
+        if closed not in tables.CLOSED:
+            raise BinError(f"closed: must be 'right', 'left' or 'both', got {closed!r}")
+        ids = reading.read_ids(frame, block)
+        low = as_floats(column(frame, lower, role="lower"), where=f"column {lower!r}")
+        high = as_floats(column(frame, upper, role="upper"), where=f"column {upper!r}")
+        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+        if closed == "both":
+            low = reading.whole_edges(low, high) - (low < high)
+        names, codes = np.unique(ids, return_inverse=True)
+        order = np.lexsort((high, low, codes))
+        start = segment_start(codes, len(names))
+        people = None if n is None else reading.read_people(frame, n, codes, names)
+        if percent is not None:
+            counts = reading.read_percent_counts(frame, percent, people, order, start, names)
+        else:
+            counts = reading.read_counts(frame, "count" if count is None else count, ids)[order]
+        side = "left" if closed == "left" else "right"
+        table = Histogram(start, low[order], high[order], counts, side)
+        tables.check_histogram(table, names)
+        total = table.total()
+        if people is not None and (people != total).any():
+            b = int(np.argmax(people != total))
+            raise CountError(
+                f"block {str(names[b])!r}: the bins count {total[b]} people, the column {n!r} "
+                f"says {people[b]}; correct one of them"
+            )
+        return cls(names, total, table, tables.no_order(len(names)))
+
+    @classmethod
+    def from_quantiles(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        quantile: str | None = "quantile",
+        rank: str | None = None,
+        value: str = "value",
+        n: str | None = None,
+    ) -> Release:
+        """Read order statistics: one row per block and quantile (or rank).
+
+        A single one, for example only the median, is enough. Quantile 0 is the minimum and 1 the
+        maximum; quantile q of n people is the value at rank ceil(q n).
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        quantile : str
+            Column of quantiles in [0, 1]; not read when ``rank`` is given.
+        rank : str, optional
+            Column of ranks, 1 for the smallest value.
+        value : str
+            Column of values.
+        n : str, optional
+            Column with the people of the block. Without it the rows of X are counted.
+        """
+        ids = reading.read_ids(frame, block)
+        names, codes = np.unique(ids, return_inverse=True)
+        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        reading.require_finite(values, ids, value)
+        people = (
+            np.zeros(len(names), np.int64)
+            if n is None
+            else reading.read_people(frame, n, codes, names)
+        )
+        if rank is not None:
+            ranks, quantiles = reading.read_ranks(frame, rank, ids), np.full(len(ids), np.nan)
+        else:
+            role = "quantile" if quantile is None else quantile
+            ranks, quantiles = (
+                np.zeros(len(ids), np.int64),
+                reading.read_quantiles(frame, role, ids),
+            )
+        order = np.lexsort((values, np.where(ranks > 0, ranks, quantiles), codes))
+        table = OrderStatistics(
+            segment_start(codes, len(names)), ranks[order], quantiles[order], values[order]
+        )
+        tables.check_order(table, names)
+        tables.check_ranks(table, people, names)
+        return cls(names, people, tables.no_histogram(len(names)), table)
+
+    @classmethod
+    def from_values(
+        cls, frame: Any, *, block: str | None = "block", value: str = "value"
+    ) -> Release:
+        """Read a full list of values without names: the targets up to permutation."""
+        ids = reading.read_ids(frame, block)
+        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        reading.require_finite(values, ids, value)
+        names, codes = np.unique(ids, return_inverse=True)
+        order = np.lexsort((values, codes))
+        start = segment_start(codes, len(names))
+        rank = segment_cumsum(np.ones(len(values), np.int64), start)
+        quantile = np.full(len(values), np.nan)
+        table = OrderStatistics(start, rank, quantile, values[order])
+        return cls(names, np.diff(start), tables.no_histogram(len(names)), table)
+
+    @classmethod
+    def from_cumulative(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        value: str = "value",
+        count: str = "count",
+        closed: str = "right",
+    ) -> Release:
+        """Read a cumulative distribution: how many people are at or below each value.
+
+        The last count of a block is its number of people; a first point with count 0 is the lowest
+        edge, otherwise the first bin is open below.
+        """
+        ids = reading.read_ids(frame, block)
+        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        counts = reading.read_counts(frame, count, ids)
+        names, codes = np.unique(ids, return_inverse=True)
+        opens = np.ones(len(names), dtype=bool)
+        opens[codes[counts == 0]] = False
+        codes = np.concatenate([codes, np.flatnonzero(opens)])
+        values = np.concatenate([values, np.full(opens.sum(), -np.inf)])
+        counts = np.concatenate([counts, np.zeros(opens.sum(), np.int64)])
+        order = np.lexsort((counts, values, codes))
+        start = segment_start(codes, len(names))
+        points = tables.Cumulative(start, values[order], counts[order])
+        table = tables.cumulative_to_histogram(points, closed=closed)
+        tables.check_histogram(table, names)
+        if (table.count < 0).any():
+            inner = np.repeat(names, np.diff(table.start))
+            raise CountError(
+                f"block {str(inner[np.argmax(table.count < 0)])!r}: cumulative counts must not "
+                "decrease with the value; check which count belongs to which value"
+            )
+        return cls(names, table.total(), table, tables.no_order(len(names)))
+
+    def combine(self, other: Release) -> Release:
+        """Join two releases: further statistics of the same blocks, or other blocks.
+
+        Where both name the number of people they must agree, and a block may have one histogram.
+        """
+        names = np.union1d(self.blocks, other.blocks)
+        parts = [_spread(release, names) for release in (self, other)]
+        known = [part.n > 0 for part in parts]
+        clash = known[0] & known[1] & (parts[0].n != parts[1].n)
+        if clash.any():
+            b = int(np.argmax(clash))
+            raise CountError(
+                f"block {str(names[b])!r}: one release counts {parts[0].n[b]} people, the other "
+                f"{parts[1].n[b]}; both must be about the same people"
+            )
+        n = np.where(known[0], parts[0].n, parts[1].n)
+        order = tables.join_orders(parts[0].order_statistics, parts[1].order_statistics)
+        tables.check_order(order, names)
+        tables.check_ranks(order, n, names)
+        histogram = tables.join_histograms(parts[0].histogram, parts[1].histogram, names)
+        return Release(names, n, histogram, order)
+
+    # -- other spellings of the same table -------------------------------------------------------
+
+    def to_order_statistics(self) -> Release:
+        """Spell every histogram as order statistics, the paper's reading of a histogram."""
+        if len(self.order_statistics.value):
+            raise ReleaseError(
+                "to_order_statistics: the release holds order statistics already; split it first"
+            )
+        order = tables.histogram_to_order(self.histogram, self.n)
+        return Release(self.blocks, self.n, tables.no_histogram(len(self.blocks)), order)
+
+    def to_histogram(self) -> Release:
+        """Spell every set of order statistics as a histogram; needs the people per block."""
+        if len(self.histogram.count):
+            raise ReleaseError(
+                "to_histogram: the release holds a histogram already; split it first"
+            )
+        if (self.n == 0).any():
+            raise ReleaseError(
+                f"block {str(self.blocks[np.argmax(self.n == 0)])!r}: the number of people is not "
+                "known; read the quantiles with n=..."
+            )
+        order = self.order_statistics.with_ranks(self.n)
+        histogram = tables.order_to_histogram(order, self.n)
+        return Release(self.blocks, self.n, histogram, tables.no_order(len(self.blocks)))
+
+    def to_cumulative(self) -> dict[str, Any]:
+        """Return columns block, value, count: how many people are at or below each value."""
+        release = self if len(self.histogram.count) else self.to_histogram()
+        points = tables.histogram_to_cumulative(release.histogram)
+        block = np.repeat(self.blocks, np.diff(points.start))
+        return {"block": block, "value": points.value, "count": points.count}
+
+    def to_columns(self) -> dict[str, dict[str, Any]]:
+        """Return the tidy tables, as columns, by the kind of statistic they hold."""
+        result: dict[str, dict[str, Any]] = {}
+        histogram, order = self.histogram, self.order_statistics
+        if len(histogram.count):
+            block = np.repeat(self.blocks, np.diff(histogram.start))
+            result["histogram"] = {
+                "block": block,
+                "lower": histogram.lower,
+                "upper": histogram.upper,
+                "count": histogram.count,
+            }
+        if len(order.value):
+            block = np.repeat(self.blocks, np.diff(order.start))
+            people = np.repeat(self.n, np.diff(order.start))
+            result["order_statistics"] = {
+                "block": block,
+                "rank": order.rank,
+                "quantile": order.quantile,
+                "value": order.value,
+                "n": people,
+            }
+        return result
+
+    # -- towards the rows of X -------------------------------------------------------------------
+
+    def align(self, blocks: ArrayLike | None = None) -> AggregatedTarget:
+        """Tie the release to the rows of X.
+
+        Parameters
+        ----------
+        blocks : (n_rows,) block id of each row of X
+            May be left out when the release has one block of known size.
+
+        Returns
+        -------
+        AggregatedTarget
+            To be passed as ``y``.
+        """
+        if blocks is None:
+            if len(self.blocks) != 1 or self.n[0] == 0:
+                raise AlignmentError(
+                    f"blocks: the release has {len(self.blocks)} blocks, got no block ids; pass "
+                    "the block of each row of X"
+                )
+            return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
+        ids = as_text(blocks, where="blocks")
+        if ids.size == 0:
+            raise AlignmentError("blocks: no rows to align with, got an empty list of block ids")
+        seen, inverse = np.unique(ids, return_inverse=True)
+        place = np.minimum(np.searchsorted(self.blocks, seen), len(self.blocks) - 1)
+        unknown = self.blocks[place] != seen
+        if unknown.any():
+            raise _unknown_blocks(self.blocks, seen[unknown])
+        absent = np.ones(len(self.blocks), dtype=bool)
+        absent[place] = False
+        absent &= self._is_published()
+        if absent.any():
+            raise AlignmentError(
+                f"block {str(self.blocks[np.argmax(absent)])!r}: released, but no row of X is in "
+                f"it ({int(absent.sum())} such blocks); drop it from the release or add its people"
+            )
+        release = self.select(seen)
+        rows = np.bincount(inverse)
+        _check_totals(release, rows)
+        order = release.order_statistics.with_ranks(rows)
+        tables.check_order(order, release.blocks)
+        released = Release(release.blocks, rows.astype(np.int64), release.histogram, order)
+        return AggregatedTarget(released, inverse.astype(np.int64))
+
+    def select(self, blocks: ArrayLike) -> Release:
+        """Return the release of some blocks only."""
+        ids = np.unique(as_text(blocks, where="blocks"))
+        place = np.minimum(np.searchsorted(self.blocks, ids), len(self.blocks) - 1)
+        unknown = self.blocks[place] != ids
+        if unknown.any():
+            raise _unknown_blocks(self.blocks, ids[unknown])
+        return Release(
+            ids, self.n[place], self.histogram.take(place), self.order_statistics.take(place)
+        )
+
+    def check_domain(self, domain: Interval, *, family: str) -> None:
+        """Raise :class:`DomainError` if somebody was published outside the family's domain."""
+        histogram, order = self.histogram, self.order_statistics
+        outside = (histogram.count > 0) & (
+            (histogram.upper < domain.low) | (histogram.lower > domain.high)
+        )
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise DomainError(
+                f"block {self._block_of(histogram.start, k)!r}: the bin "
+                f"({histogram.lower[k]:g}, {histogram.upper[k]:g}] holds {histogram.count[k]} "
+                f"people outside the domain {domain} of family {family!r}; choose another family "
+                "or correct the edges"
+            )
+        outside = (order.value < domain.low) | (order.value > domain.high)
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise DomainError(
+                f"block {self._block_of(order.start, k)!r}: the value {order.value[k]:g} lies "
+                f"outside the domain {domain} of family {family!r}; choose another family or "
+                "correct the value"
+            )
+
+    def _block_of(self, start: IntArray, row: int) -> str:
+        return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
+
+    def _is_published(self) -> BoolArray:
+        """Mark blocks about which the release says that they have people."""
+        return (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __repr__(self) -> str:
+        people = "unknown size" if (self.n == 0).all() else f"{self.n.sum():,} people"
+        lines = [f"Release: {plural(len(self.blocks), 'block')}, {people}"]
+        lines += [f"  {kind}: {text}" for kind, text in describe(self)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *body = repr(self).splitlines()
+        rows = (line.strip().partition(": ") for line in body)
+        cells = "".join(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, _, b in rows)
+        return f"<table><caption>{escape(head)}</caption>{cells}</table>"
+
+
+def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLike = 5) -> Release:
+    """Publish a histogram of individual targets: the release of ``y``.
+
+    Parameters
+    ----------
+    y : (n_rows,) targets
+    blocks : (n_rows,) block ids, optional
+        One block for everybody when left out.
+    bins : int or array of edges
+        An int gives that many bins with edges at the pooled quantiles and open ends, fewer when
+        quantiles coincide. Edges are used as given; bins are (lower, upper].
+
+    Returns
+    -------
+    Release
+    """
+    values = as_floats(y, where="y")
+    if values.size == 0:
+        raise ReleaseError("y: nothing to aggregate, got 0 values")
+    if not np.isfinite(values).all():
+        raise ReleaseError("y: must be finite to be counted, got NaN or inf; drop those rows")
+    ids = (
+        np.full(len(values), reading.EVERYBODY)
+        if blocks is None
+        else as_text(blocks, where="blocks")
+    )
+    if len(ids) != len(values):
+        raise AlignmentError(f"blocks: {len(ids)} ids for {len(values)} values of y")
+    edges = _edges(values, bins)
+    place = np.searchsorted(edges, values, side="left") - 1
+    outside = (place < 0) | (place >= len(edges) - 1)
+    if outside.any():
+        raise BinError(
+            f"bins: {int(outside.sum())} values of y lie outside the edges, for example "
+            f"{values[outside][0]:g}; open the ends with -inf and inf"
+        )
+    names, codes = np.unique(ids, return_inverse=True)
+    n_bins = len(edges) - 1
+    count = np.bincount(codes * n_bins + place, minlength=len(names) * n_bins)
+    table = Histogram(
+        np.arange(len(names) + 1) * n_bins,
+        np.tile(edges[:-1], len(names)),
+        np.tile(edges[1:], len(names)),
+        count.astype(np.int64),
+    )
+    return Release(names, table.total(), table, tables.no_order(len(names)))
+
+
+def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
+    if np.ndim(bins) == 0:
+        if isinstance(bins, bool) or not float(bins) == int(bins) or bins < 1:
+            raise BinError(f"bins: must be a whole number of at least 1 or edges, got {bins!r}")
+        inner = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+        inner = np.unique(inner)
+        return np.concatenate([[-np.inf], inner[inner < values.max()], [np.inf]])
+    edges = as_floats(bins, where="bins")
+    if len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise BinError(f"bins: edges must increase and be at least 2, got {edges.tolist()}")
+    return edges
+
+
+def _spread(release: Release, names: TextArray) -> Release:
+    """Lay a release out over more blocks; those it does not know have no statistics."""
+    place = np.searchsorted(release.blocks, names)
+    place[place == len(release.blocks)] = 0
+    known = release.blocks[place] == names
+    n = np.where(known, release.n[place], 0)
+
+    def start(old: IntArray) -> IntArray:
+        size = np.where(known, np.diff(old)[place], 0)
+        return np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
+
+    h, o = release.histogram, release.order_statistics
+    histogram = Histogram(start(h.start), h.lower, h.upper, h.count, h.closed)
+    order = OrderStatistics(start(o.start), o.rank, o.quantile, o.value)
+    return Release(names, n, histogram, order)
+
+
+# -- complaints of align -------------------------------------------------------------------------
+
+
+def _unknown_blocks(known: TextArray, unknown: TextArray) -> AlignmentError:
+    first = str(unknown[0])
+    bare = {str(name).lstrip("0"): str(name) for name in known}
+    twin = bare.get(first.lstrip("0"))
+    if twin is not None:
+        hint = (
+            f"the release has {twin!r}: a leading zero was lost; read block ids as text, or pad "
+            f"them with str.zfill({len(max(twin, first, key=len))})"
+        )
+    else:
+        hint = f"the release has {', '.join(repr(str(b)) for b in known[:3])}, …; check the ids"
+    return AlignmentError(
+        f"block {first!r}: in X but not in the release ({len(unknown)} such blocks); {hint}"
+    )
+
+
+def _check_totals(release: Release, rows: IntArray) -> None:
+    off = (release.n > 0) & (release.n != rows)
+    if not off.any():
+        return
+    worst = np.argsort(-np.abs(np.where(off, release.n - rows, 0)), kind="stable")[:3]
+    told = "; ".join(
+        f"block {str(release.blocks[b])!r}: the release counts {release.n[b]} people, X has "
+        f"{rows[b]} rows"
+        for b in worst
+        if off[b]
+    )
+    raise AlignmentError(
+        f"{told} ({int(off.sum())} of {len(rows)} blocks differ); check for missing rows or wrong "
+        "block ids"
+    )

@@ -1,0 +1,53 @@
+"""A release in words, for its ``repr``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unbin.tables import Histogram
+from unbin.typing import IntArray
+
+if TYPE_CHECKING:
+    from unbin.release import Release
+
+
+def plural(count: int, word: str) -> str:
+    """Return "1 block", "2 blocks"."""
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
+def describe(release: Release) -> Iterator[tuple[str, str]]:
+    """Yield each kind of statistic a release holds, and how it is spread over the blocks."""
+    histogram, order = release.histogram, release.order_statistics
+    if len(histogram.count):
+        yield "histogram", _describe_histogram(histogram)
+    size = np.diff(order.start)
+    full = (size > 0) & (size == release.n)
+    if full.any():
+        yield "values", f"{plural(int(full.sum()), 'block')}, known up to permutation"
+    some = (size > 0) & ~full
+    if some.any():
+        span = _span(size[some])
+        yield "order statistics", f"{plural(int(some.sum()), 'block')}, {span} per block"
+
+
+def _describe_histogram(table: Histogram) -> str:
+    size = np.diff(table.start)
+    size = size[size > 0]
+    below = bool(np.isinf(table.lower).any())
+    above = bool(np.isinf(table.upper).any())
+    ends = {
+        (True, True): "open below and above",
+        (True, False): "open below",
+        (False, True): "open above",
+        (False, False): "closed ends",
+    }[below, above]
+    return f"{plural(len(size), 'block')}, {_span(size)} bins, {ends}"
+
+
+def _span(size: IntArray) -> str:
+    low, high = int(size.min()), int(size.max())
+    return f"{low}" if low == high else f"{low} to {high}"
