@@ -12,6 +12,8 @@ from unbin.typing import FloatArray, IntArray, KeyArray
 
 _CHUNK_ROWS = 1 << 15
 """Rows worked on at a time: a chunk of the design and its temporaries stay in the cache."""
+_GATHER_ROWS = 1 << 12
+"""Rows copied at a time, so that turning them column-major stays in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,11 @@ class Design:
         """Slopes, and the intercept if there is one."""
         return int(self.matrix.shape[1]) + self.fit_intercept
 
+    def pieces(self) -> list[slice]:
+        """Return all rows in pieces of bounded size, wherever the blocks end."""
+        n = len(self.matrix)
+        return [slice(low, min(low + _CHUNK_ROWS, n)) for low in range(0, n, _CHUNK_ROWS)]
+
     def eta(self, theta: FloatArray, rows: slice = slice(None)) -> FloatArray:
         """Return the linear predictor of some rows."""
         eta = self.matrix[rows] @ theta[self.fit_intercept :]
@@ -81,8 +88,8 @@ class Design:
         """Return the weighted cross-products of the columns, the intercept's first."""
         p, shift = self.n_parameters, int(self.fit_intercept)
         total = np.zeros((p, p))
-        for chunk in self.chunks:
-            part, w = self.matrix[chunk.rows], weight[chunk.rows]
+        for rows in self.pieces():
+            part, w = self.matrix[rows], weight[rows]
             weighted = part * w[:, None]
             total[shift:, shift:] += part.T @ weighted
             if shift:
@@ -150,10 +157,10 @@ def lay_out(
     order = np.argsort(small, kind="stable")
     matrix = np.empty((n, d), order="F")
     key = np.empty(n, dtype=np.uint64)
-    for low in range(0, n, _CHUNK_ROWS):
-        rows = np.ascontiguousarray(X[order[low : low + _CHUNK_ROWS]])
-        matrix[low : low + _CHUNK_ROWS] = rows
-        key[low : low + _CHUNK_ROWS] = _hash_rows(rows, np.uint64(seed))
+    for low in range(0, n, _GATHER_ROWS):
+        rows = np.take(X, order[low : low + _GATHER_ROWS], axis=0)
+        matrix[low : low + _GATHER_ROWS] = rows
+        key[low : low + _GATHER_ROWS] = _hash_rows(np.ascontiguousarray(rows), np.uint64(seed))
     center, scale = _standardise(matrix, fit_intercept)
     return Design(
         matrix=matrix,
@@ -174,12 +181,11 @@ def _standardise(matrix: FloatArray, fit_intercept: bool) -> tuple[FloatArray, F
     center, scale = np.zeros(d), np.ones(d)
     for j in range(d):
         values = matrix[:, j]
-        size = float(np.abs(values).max())
         if fit_intercept:
             center[j] = values.mean()
             values -= center[j]
         spread = float(np.sqrt(values @ values / n))
-        if spread > 1e-12 * size:
+        if spread > 1e-12 * abs(center[j]):
             scale[j] = spread
             values /= spread
         else:  # a constant column carries nothing beside the intercept

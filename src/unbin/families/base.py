@@ -71,6 +71,10 @@ class Family:
         """Return D_phi(z || mean) with ``mean = inverse_link(eta)``, safe where mean saturates."""
         raise NotImplementedError
 
+    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
+        """Return the sum of :meth:`divergence_at`; where z equals the mean it is 0."""
+        return float(self.divergence_at(z, eta, mean).sum())
+
     def interior(self, mean: FloatArray) -> FloatArray:
         """Pull means off the ends of the domain, so that ``link`` is finite."""
         raise NotImplementedError

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from numba import njit
 from scipy.special import expit, logit, xlogy
 
 from unbin.families.base import Family, Interval
@@ -39,7 +40,8 @@ class Binomial(Family):
         return np.asarray(self.n_trials * expit(eta))
 
     def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return np.asarray(self.n_trials * expit(eta) * expit(-eta))
+        probability = expit(eta)
+        return np.asarray(self.n_trials * probability * (1.0 - probability))
 
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         return (
@@ -54,9 +56,37 @@ class Binomial(Family):
         log_partition = m * np.logaddexp(0.0, eta)
         return np.asarray(self._negative_entropy(z) - m * np.log(m) - z * eta + log_partition)
 
+    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
+        return float(_total_divergence(z, eta, mean, float(self.n_trials)))
+
     def interior(self, mean: FloatArray) -> FloatArray:
         margin = 0.01 * self.n_trials
         return np.clip(mean, margin, self.n_trials - margin)
 
     def _negative_entropy(self, z: FloatArray) -> FloatArray:
         return np.asarray(xlogy(z, z) + xlogy(self.n_trials - z, self.n_trials - z))
+
+
+@njit(cache=True, nogil=True)
+def _total_divergence(z, eta, mean, m):  # type: ignore[no-untyped-def]
+    """Sum the divergence in one pass, over the rows where z was clipped.
+
+    Clipped targets are mostly integers, whose entropies are looked up.
+    """
+    entropy = np.zeros(int(m) + 1)
+    for k in range(1, int(m)):
+        entropy[k] = k * np.log(k / m) + (m - k) * np.log((m - k) / m)
+    total = 0.0
+    for i in range(len(z)):
+        if z[i] == mean[i]:
+            continue
+        # log(1 + exp(eta)), from the probability that does not saturate
+        high = eta[i] > 0
+        log_partition = eta[i] - np.log(mean[i] / m) if high else -np.log1p(-mean[i] / m)
+        k = int(z[i])
+        if z[i] == k:
+            total += entropy[k]
+        else:
+            total += z[i] * np.log(z[i] / m) + (m - z[i]) * np.log((m - z[i]) / m)
+        total += m * log_partition - z[i] * eta[i]
+    return total

@@ -57,6 +57,23 @@ class RankBounds:
             self.upper[runs],
         )
 
+    def people(self) -> IntArray:
+        """Return the number of people in each run."""
+        first = np.zeros(len(self.cut), dtype=bool)
+        first[self.run_start[:-1]] = True
+        before = np.where(first, 0, np.roll(self.cut, 1))
+        return np.asarray(self.cut - before)
+
+    def middle(self) -> FloatArray:
+        """Return the middle of each run's bounds; an open end lies a usual width out."""
+        width = self.upper - self.lower
+        usual = width[np.isfinite(width) & (width > 0)]
+        reach = float(np.median(usual)) if usual.size else 1.0
+        low = np.where(np.isfinite(self.lower), self.lower, self.upper - reach)
+        high = np.where(np.isfinite(self.upper), self.upper, self.lower + reach)
+        middle = 0.5 * (low + high)
+        return np.where(np.isfinite(middle), middle, 0.0)
+
 
 def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     """Turn a release of known block sizes into rank bounds within the domain.
@@ -70,7 +87,10 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     bin_end = _place(histogram.start, start, segment_cumsum(histogram.count, histogram.start))
     bin_end = bin_end[counted]
     place = _place(order.start, start, order.rank) - 1
-    cuts = np.unique(np.concatenate([start, bin_end, place, place + 1]))
+    is_cut = np.zeros(start[-1] + 1, dtype=bool)
+    for cut in (start, bin_end, place, place + 1):
+        is_cut[cut] = True
+    cuts = np.flatnonzero(is_cut)
     first, end = cuts[:-1], cuts[1:]
     block = np.searchsorted(start, first, side="right") - 1
     lower, upper = _bin_edges(release, domain, counted)

@@ -1,0 +1,133 @@
+"""A whole matching fit: bounds, starts, solver, and what the release cannot tell."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unbin.design import Design
+from unbin.families import Family
+from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
+from unbin.matching.objective import Objective
+from unbin.matching.solvers import SOLVERS, Solution, Status, lbfgs
+from unbin.matching.start import block_means_start, random_start
+from unbin.release import Release
+from unbin.typing import FloatArray
+
+_SAME_OBJECTIVE = 0.01
+"""Restarts whose objectives differ by less than this share of what there is to explain agree."""
+_SAME_COEFFICIENTS = 0.05
+"""Restarts whose linear predictors differ by more than this share of their spread disagree."""
+_OBSERVED_TOL = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class MatchingFit:
+    """What a matching fit found.
+
+    Attributes
+    ----------
+    solution : Solution
+        The best of all restarts; its status says whether the release can tell.
+    z : (n,)
+        Imputed targets, in the order of the design.
+    restart_disagreement : float
+        The largest relative difference between the linear predictors of restarts that reached the
+        same objective; NaN with a single start.
+    """
+
+    solution: Solution
+    z: FloatArray
+    restart_disagreement: float
+
+
+def fit_matching(
+    design: Design,
+    release: Release,
+    family: Family,
+    *,
+    alpha: float,
+    solver: str,
+    init: str | FloatArray,
+    n_init: int,
+    tol: float,
+    max_iter: int,
+    rng: np.random.Generator,
+) -> MatchingFit:
+    """Fit the paper's estimator to a release aligned with the design.
+
+    ``init`` is "block-means", "random" or theta itself; starts after the first are random.
+    """
+    bounds = rank_bounds(release, family.domain)
+    objective = Objective(design, family, design.ridge(alpha), bounds)
+    solutions = []
+    for k in range(n_init):
+        theta = _start(init if k == 0 else "random", design, bounds, family, rng)
+        solutions.append(SOLVERS[solver](objective, theta, tol=tol, max_iter=max_iter))
+    best = min(solutions, key=lambda solution: solution.value)
+    disagreement = _disagreement(objective, solutions, best)
+    status = _identification(design, bounds, family, disagreement) or best.status
+    return MatchingFit(replace(best, status=status), objective.impute(best.theta), disagreement)
+
+
+def fit_observed(
+    design: Design, y: FloatArray, family: Family, *, alpha: float, max_iter: int
+) -> Solution:
+    """Fit the ordinary GLM to targets that were observed, in the order of the design."""
+    start = family.link(family.interior(np.full(1, y.mean()))) - design.offset.mean()
+    theta = np.zeros(design.n_parameters)
+    theta[: design.fit_intercept] = start
+    objective = Objective(design, family, design.ridge(alpha), z=y)
+    return lbfgs(objective, theta, tol=_OBSERVED_TOL, max_iter=max_iter)
+
+
+def release_divergence(release: Release, family: Family, design: Design, eta: FloatArray) -> float:
+    """Return D(z || mean) / n of new blocks for given predictions, with the best z."""
+    bounds = rank_bounds(release, family.domain)
+    flat = replace(design, matrix=design.matrix[:, :0], offset=eta, fit_intercept=False)
+    objective = Objective(flat, family, np.zeros(0), bounds)
+    return objective.evaluate(np.zeros(0))[0]
+
+
+def _start(
+    init: str | FloatArray,
+    design: Design,
+    bounds: RankBounds,
+    family: Family,
+    rng: np.random.Generator,
+) -> FloatArray:
+    if not isinstance(init, str):
+        return init
+    start = block_means_start if init == "block-means" else random_start
+    return start(design, bounds, family, rng)
+
+
+def _identification(
+    design: Design, bounds: RankBounds, family: Family, disagreement: float
+) -> Status | None:
+    """Recognise the releases that matching cannot tell anything from."""
+    domain = family.domain
+    at_ends = np.isin(bounds.lower, (domain.low, domain.high)) & (bounds.lower == bounds.upper)
+    if at_ends.all():
+        return Status.SEPARATED
+    constant = constant_fit(bounds)
+    if constant is not None and design.fit_intercept and not design.offset.any():
+        return Status.CONSTANT
+    if disagreement > _SAME_COEFFICIENTS:
+        return Status.RESTARTS_DISAGREE
+    return None
+
+
+def _disagreement(objective: Objective, solutions: list[Solution], best: Solution) -> float:
+    if len(solutions) == 1:
+        return float("nan")
+    near = best.value + _SAME_OBJECTIVE * objective.null_divergence()
+    slopes = [s.theta[objective.design.fit_intercept :] for s in solutions if s.value <= near]
+    center = best.theta[objective.design.fit_intercept :]
+    matrix = objective.design.gram(np.ones(len(objective.design.matrix)))
+    shift = int(objective.design.fit_intercept)
+    matrix = matrix[shift:, shift:]
+    size = float(np.sqrt(center @ matrix @ center))
+    apart = max(float(np.sqrt((s - center) @ matrix @ (s - center))) for s in slopes)
+    return apart / size if size > 0 else float(apart > 0)

@@ -1,0 +1,182 @@
+"""Two ways to minimise the matching objective: the paper's alternation, and L-BFGS on F."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from scipy.optimize import minimize
+
+from unbin.matching.objective import Objective
+from unbin.typing import FloatArray
+
+_FLAT = 1e-10
+"""Directions whose curvature is this much smaller than the largest are left alone."""
+_RESTARTS = 4
+"""How often L-BFGS starts afresh when its line search gives up at a kink."""
+
+
+class Status(Enum):
+    """How a matching fit ended; the value is the sentence the user reads."""
+
+    CONVERGED = "converged: after re-ranking the gradient is below the tolerance"
+    MAX_ITER = "not converged: max_iter was reached first; raise max_iter, or tol"
+    STALLED = (
+        "not converged: no step lowers the objective, but the gradient is above the tolerance; "
+        "ranks change at every step, so try another init"
+    )
+    CONSTANT = (
+        "not identified: one constant satisfies every published statistic, so slopes of 0 fit "
+        "perfectly; matching needs a finer table"
+    )
+    SEPARATED = (
+        "not identified: every published target lies at an end of the family's domain, so "
+        "matching separates the people perfectly and only the ridge alpha bounds the slopes"
+    )
+    RESTARTS_DISAGREE = (
+        "not identified: restarts reach the same objective with different coefficients; matching "
+        "needs more blocks, or blocks that differ more"
+    )
+
+    @property
+    def identified(self) -> bool:
+        """False where the release cannot tell the coefficients."""
+        return not self.value.startswith("not identified")
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """Where a solver stopped.
+
+    Attributes
+    ----------
+    theta : (p,)
+    value : float
+        The objective there.
+    relative_gradient : float
+        sqrt(g^T H^-1 g / (2 D_null)) at the last re-ranking: the share of what there is to explain
+        that one more Newton step would still explain, as a square root.
+    n_iter : int
+    path : tuple of float
+        The objective at the start and after each iteration.
+    status : Status
+    """
+
+    theta: FloatArray
+    value: float
+    relative_gradient: float
+    n_iter: int
+    path: tuple[float, ...]
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
+class Whitening:
+    """Coordinates u in which the Hessian at the start is the identity: theta = anchor + basis u."""
+
+    anchor: FloatArray
+    basis: FloatArray
+    scale: float
+
+    def relative(self, gradient: FloatArray) -> float:
+        """Return the relative norm of a gradient in theta."""
+        return float(np.linalg.norm(self.basis.T @ gradient) / self.scale)
+
+
+def whiten(objective: Objective, theta: FloatArray) -> Whitening:
+    """Precondition once, with the full Hessian at the start."""
+    values, vectors = np.linalg.eigh(objective.hessian(theta))
+    keep = values > _FLAT * values[-1]
+    basis = vectors[:, keep] / np.sqrt(values[keep])
+    null = objective.null_divergence()
+    return Whitening(theta, basis, float(np.sqrt(2.0 * null)) if null > 0 else 1.0)
+
+
+def lbfgs(objective: Objective, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:
+    """Minimise F directly with L-BFGS, re-ranking at every trial point."""
+    frame = whiten(objective, theta)
+    value, gradient = objective.evaluate(theta)
+    solution = Solution(theta, value, frame.relative(gradient), 0, (value,), Status.STALLED)
+    for _ in range(_RESTARTS):
+        if solution.relative_gradient <= tol or solution.n_iter >= max_iter:
+            break
+        before = solution.value
+        solution = _lbfgs_run(objective.evaluate, frame, solution, tol, max_iter)
+        if before - solution.value <= 1e-12 * before:
+            break
+        frame = replace(frame, anchor=solution.theta)
+    return _with_status(solution, tol, max_iter)
+
+
+def _lbfgs_run(
+    evaluate: Callable[[FloatArray], tuple[float, FloatArray]],
+    frame: Whitening,
+    start: Solution,
+    tol: float,
+    max_iter: int,
+) -> Solution:
+    path = list(start.path)
+    best = start
+
+    def fun(u: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal best
+        theta = frame.anchor + frame.basis @ u
+        value, gradient = evaluate(theta)
+        if value < best.value:
+            relative = frame.relative(gradient)
+            best = replace(best, theta=theta, value=value, relative_gradient=relative)
+        return value, frame.basis.T @ gradient
+
+    def record(intermediate_result: object) -> None:
+        path.append(float(intermediate_result.fun))  # type: ignore[attr-defined]
+
+    n = frame.basis.shape[1]
+    result = minimize(
+        fun,
+        np.zeros(n),
+        jac=True,
+        method="L-BFGS-B",
+        callback=record,
+        options={
+            "maxcor": 10,
+            "maxiter": max_iter - start.n_iter,
+            "maxfun": 10 * max_iter,
+            "ftol": 0.0,
+            "gtol": tol * frame.scale / np.sqrt(max(n, 1)),
+        },
+    )
+    return replace(best, n_iter=start.n_iter + int(result.nit), path=tuple(path))
+
+
+def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:
+    """Alternate as the paper does: fit a GLM to z until it converges, impute z, repeat."""
+    frame = whiten(objective, theta)
+    value, gradient = objective.evaluate(theta)
+    path, n_iter = [value], 0
+    while frame.relative(gradient) > tol and n_iter < max_iter:
+        z = objective.impute(theta)
+        step = lbfgs(
+            replace(objective, bounds=None, z=z), theta, tol=min(tol, 1e-8), max_iter=max_iter
+        )
+        value, gradient = objective.evaluate(step.theta)
+        if value > path[-1]:  # rounding at the minimum: the step before was already there
+            value, gradient = objective.evaluate(theta)
+            break
+        theta, n_iter = step.theta, n_iter + 1
+        path.append(value)
+    solution = Solution(theta, value, frame.relative(gradient), n_iter, tuple(path), Status.STALLED)
+    return _with_status(solution, tol, max_iter)
+
+
+SOLVERS = {"lbfgs": lbfgs, "alternating": alternating}
+"""Every solver by its name."""
+
+
+def _with_status(solution: Solution, tol: float, max_iter: int) -> Solution:
+    if solution.relative_gradient <= tol:
+        return replace(solution, status=Status.CONVERGED)
+    if solution.n_iter >= max_iter:
+        return replace(solution, status=Status.MAX_ITER)
+    return solution

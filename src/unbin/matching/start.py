@@ -1,0 +1,58 @@
+"""Where a matching fit starts: a regression of block means, or a random direction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unbin.design import Design
+from unbin.families import Family
+from unbin.matching.bounds import RankBounds
+from unbin.typing import FloatArray
+
+
+def block_means_start(
+    design: Design, bounds: RankBounds, family: Family, rng: np.random.Generator
+) -> FloatArray:
+    """Regress the link of each block's rough mean on its average features, by ridge.
+
+    A single block, or blocks with equal averages, give no slopes; all means would tie, so the
+    start is then a random one.
+    """
+    mean = block_target_means(bounds)
+    eta = family.link(family.interior(mean)) - _block_average(design.offset, design)
+    people = np.diff(design.start).astype(np.float64)
+    columns = design.block_means()
+    if design.fit_intercept:
+        columns = np.column_stack([np.ones(len(people)), columns])
+    # noise of a block mean times its people is about the noise of a person: a penalty of one
+    # person per feature keeps slopes that the blocks hardly determine from running away
+    penalty = np.full(columns.shape[1], float(columns.shape[1]))
+    penalty[: design.fit_intercept] = 0.0
+    gram = columns.T @ (people[:, None] * columns) + np.diag(penalty)
+    theta = np.asarray(np.linalg.solve(gram, columns.T @ (people * eta)), dtype=np.float64)
+    if len(people) == 1 or not np.any(np.abs(theta[design.fit_intercept :]) > 1e-9):
+        return random_start(design, bounds, family, rng)
+    return theta
+
+
+def random_start(
+    design: Design, bounds: RankBounds, family: Family, rng: np.random.Generator
+) -> FloatArray:
+    """Draw slopes at random, as large as the spread of the published targets."""
+    people = bounds.people()
+    eta = family.link(family.interior(bounds.middle()))
+    center = np.average(eta, weights=people)
+    spread = np.sqrt(np.average((eta - center) ** 2, weights=people))
+    d = design.matrix.shape[1]
+    slopes = rng.standard_normal(d) * (spread if spread > 0 else 1.0) / np.sqrt(d)
+    return np.concatenate([np.full(int(design.fit_intercept), center), slopes])
+
+
+def block_target_means(bounds: RankBounds) -> FloatArray:
+    """Return a rough mean of each block's targets: ranks at the middle of their bounds."""
+    sums = np.add.reduceat(bounds.people() * bounds.middle(), bounds.run_start[:-1])
+    return np.asarray(sums / np.diff(bounds.start))
+
+
+def _block_average(values: FloatArray, design: Design) -> FloatArray:
+    return np.asarray(np.add.reduceat(values, design.start[:-1]) / np.diff(design.start))

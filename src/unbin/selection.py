@@ -1,0 +1,75 @@
+"""Splitting whole blocks, so that what was held out is a table of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.settings import check_flag, check_whole
+from unbin.target import AggregatedTarget
+from unbin.typing import IntArray
+
+
+class BlockKFold:
+    """K folds of whole blocks with about as many people each, for scikit-learn's ``cv=``.
+
+    Parameters
+    ----------
+    n_splits : int
+    shuffle : bool
+        Deal blocks out at random instead of by size alone.
+    random_state : int or None
+        Seeds ``shuffle``.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> county = np.repeat(["a", "b", "c", "d"], 5)
+    >>> target = unbin.aggregate(np.arange(20.0), county).align(county)
+    >>> [len(test) for _, test in unbin.BlockKFold(n_splits=2).split(np.zeros((20, 1)), target)]
+    [10, 10]
+    """
+
+    def __init__(
+        self, n_splits: int = 5, *, shuffle: bool = False, random_state: int | None = None
+    ) -> None:
+        self.n_splits = check_whole("n_splits", n_splits, low=2)
+        self.shuffle = check_flag("shuffle", shuffle)
+        self.random_state = random_state
+
+    def split(
+        self, X: Any, y: AggregatedTarget, groups: Any = None
+    ) -> Iterator[tuple[IntArray, IntArray]]:
+        """Yield the rows of the training and of the held-out blocks."""
+        if not isinstance(y, AggregatedTarget):
+            raise AggregatedTargetError(
+                f"y: BlockKFold splits an aggregated target, got {type(y).__name__}; pass "
+                "release.align(blocks)"
+            )
+        fold = self._folds(y)[y.codes]
+        rows = np.arange(len(y))
+        for k in range(self.n_splits):
+            yield rows[fold != k], rows[fold == k]
+
+    def get_n_splits(self, X: Any = None, y: Any = None, groups: Any = None) -> int:
+        """Return the number of folds."""
+        return self.n_splits
+
+    def _folds(self, y: AggregatedTarget) -> IntArray:
+        """Deal the blocks out, largest first, forth and back over the folds."""
+        n_blocks = len(y.release)
+        if n_blocks < self.n_splits:
+            raise ParameterError(
+                f"n_splits: {self.n_splits} folds need as many blocks, got {n_blocks}; lower it"
+            )
+        rng = np.random.default_rng(self.random_state if self.shuffle else 0)
+        tie = rng.permutation(n_blocks) if self.shuffle else np.arange(n_blocks)
+        order = np.lexsort((tie, -y.release.n))
+        place = np.arange(n_blocks)
+        lap, seat = place // self.n_splits, place % self.n_splits
+        fold = np.empty(n_blocks, dtype=np.int64)
+        fold[order] = np.where(lap % 2 == 0, seat, self.n_splits - 1 - seat)
+        return fold

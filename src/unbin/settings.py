@@ -1,0 +1,43 @@
+"""The estimator's parameters, checked."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from unbin.exceptions import ParameterError
+
+
+def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
+    """Return ``value`` if it is one of ``choices``."""
+    if not isinstance(value, str) or value not in choices:
+        raise ParameterError(
+            f"{name}: must be one of {', '.join(map(repr, choices))}, got {value!r}"
+        )
+    return value
+
+
+def check_number(name: str, value: Any, *, low: float, open_low: bool = False) -> float:
+    """Return a finite number that is at least (or above) ``low``."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    number = float(value) if is_number else float("nan")
+    if not np.isfinite(number) or number < low or (open_low and number == low):
+        bound = "above" if open_low else "at least"
+        raise ParameterError(f"{name}: must be a number {bound} {low:g}, got {value!r}")
+    return number
+
+
+def check_whole(name: str, value: Any, *, low: int) -> int:
+    """Return a whole number that is at least ``low``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
+        raise ParameterError(f"{name}: must be a whole number of at least {low}, got {value!r}")
+    return int(value)
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ParameterError(f"{name}: must be True or False, got {value!r}")
+    return bool(value)
