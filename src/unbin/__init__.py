@@ -1,9 +1,36 @@
-"""Generalised linear models when the outcome was only published as a table."""
+"""Generalised linear models when the outcome was only published as a table.
 
-from unbin.estimator import AggregatedGLM
-from unbin.release import Release, aggregate
-from unbin.selection import BlockKFold
-from unbin.target import AggregatedTarget
+Names are imported when they are first used, so that ``import unbin`` stays light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from unbin.estimator import AggregatedGLM
+    from unbin.release import Release, aggregate
+    from unbin.selection import BlockKFold
+    from unbin.target import AggregatedTarget
 
 __all__ = ["AggregatedGLM", "AggregatedTarget", "BlockKFold", "Release", "aggregate"]
 __version__ = "0.1.0"
+
+_HOME = {
+    "AggregatedGLM": "unbin.estimator",
+    "AggregatedTarget": "unbin.target",
+    "BlockKFold": "unbin.selection",
+    "Release": "unbin.release",
+    "aggregate": "unbin.release",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'unbin' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -160,7 +160,8 @@ def lay_out(
     for low in range(0, n, _GATHER_ROWS):
         rows = np.take(X, order[low : low + _GATHER_ROWS], axis=0)
         matrix[low : low + _GATHER_ROWS] = rows
-        key[low : low + _GATHER_ROWS] = _hash_rows(np.ascontiguousarray(rows), np.uint64(seed))
+        words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+        _hash_rows(words, np.uint64(seed), key[low : low + _GATHER_ROWS])
     center, scale = _standardise(matrix, fit_intercept)
     return Design(
         matrix=matrix,
@@ -203,15 +204,11 @@ def _chunks(start: IntArray) -> tuple[Chunk, ...]:
 
 
 @njit(cache=True, nogil=True)
-def _hash_rows(rows, seed):  # type: ignore[no-untyped-def]
-    """Hash the bits of each row (FNV-1a on 64-bit words, with a final mix)."""
-    n, d = rows.shape
-    words = (rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-    result = np.empty(n, np.uint64)
-    for i in range(n):
+def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
+    """Hash the bits of each row (FNV-1a on 64-bit words, mixed once per word)."""
+    for i in range(words.shape[0]):
         h = np.uint64(14695981039346656037) ^ seed
-        for j in range(d):
+        for j in range(words.shape[1]):
             h = (h ^ words[i, j]) * np.uint64(1099511628211)
             h ^= h >> np.uint64(29)
-        result[i] = h
-    return result
+        out[i] = h

@@ -19,7 +19,8 @@ _SAME_OBJECTIVE = 0.01
 """Restarts whose objectives differ by less than this share of what there is to explain agree."""
 _SAME_COEFFICIENTS = 0.05
 """Restarts whose linear predictors differ by more than this share of their spread disagree."""
-_OBSERVED_TOL = 1e-9
+_OBSERVED_TOL = 1e-7
+"""The objective is a sum of rounded numbers: it cannot tell smaller gradients apart."""
 
 
 @dataclass(frozen=True, slots=True)

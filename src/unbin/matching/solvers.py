@@ -158,7 +158,7 @@ def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter
     while frame.relative(gradient) > tol and n_iter < max_iter:
         z = objective.impute(theta)
         step = lbfgs(
-            replace(objective, bounds=None, z=z), theta, tol=min(tol, 1e-8), max_iter=max_iter
+            replace(objective, bounds=None, z=z), theta, tol=max(0.1 * tol, 1e-7), max_iter=max_iter
         )
         value, gradient = objective.evaluate(step.theta)
         if value > path[-1]:  # rounding at the minimum: the step before was already there

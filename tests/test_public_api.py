@@ -1,0 +1,55 @@
+"""The public surface, pinned."""
+
+import inspect
+import subprocess
+import sys
+
+import unbin
+import unbin.exceptions
+
+PUBLIC = [
+    "AggregatedGLM",
+    "AggregatedTarget",
+    "BlockKFold",
+    "Release",
+    "aggregate",
+]
+
+
+def test_public_names():
+    assert sorted(unbin.__all__) == PUBLIC
+    assert all(hasattr(unbin, name) for name in PUBLIC)
+
+
+def test_releases_are_read_as_documented():
+    signatures = {
+        "from_histogram": ["frame", "block", "lower", "upper", "count"],
+        "from_quantiles": ["frame", "block", "quantile", "value", "n"],
+        "from_values": ["frame", "block", "value"],
+    }
+    for name, wanted in signatures.items():
+        given = inspect.signature(getattr(unbin.Release, name)).parameters
+        assert set(wanted) <= set(given)
+
+
+def test_every_error_is_an_unbin_error():
+    classes = [
+        cls
+        for _, cls in inspect.getmembers(unbin.exceptions, inspect.isclass)
+        if issubclass(cls, Exception) and not issubclass(cls, Warning)
+    ]
+    assert len(classes) >= 10
+    assert all(issubclass(cls, unbin.exceptions.UnbinError) for cls in classes)
+    for cls in classes:
+        assert cls.__name__ in (unbin.exceptions.__doc__ or "")
+
+
+def test_import_is_light():
+    code = (
+        "import sys, unbin; heavy = ('matplotlib', 'dask', 'torch', 'pandas', 'polars'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "[]"
