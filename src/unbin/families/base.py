@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unbin.typing import FloatArray
+from unbin.typing import FloatArray, IntArray
 
 LARGEST_ETA = 500.0
 """Beyond this exp(eta) summed over rows would overflow; no target comes near it."""
@@ -167,6 +167,19 @@ def log_of(mean: FloatArray) -> FloatArray:
 def as_rows(edges: FloatArray) -> FloatArray:
     """Return edges as (1, K), shared by all rows, or (n, K)."""
     return np.ascontiguousarray(np.atleast_2d(edges), dtype=np.float64)
+
+
+def share_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the edges of bins, and where among them each bin begins and ends.
+
+    Adjacent bins share an edge: K + 1 edges when every bin begins where the one before ends (or is
+    empty), else 2K. ``lower`` and ``upper`` are (1, K) or (n, K), and so are the edges.
+    """
+    k = np.arange(lower.shape[1])
+    joined = (lower[:, 1:] == upper[:, :-1]) | (lower[:, 1:] > upper[:, 1:])
+    if joined.all():
+        return np.hstack([lower[:, :1], upper]), k, k + 1
+    return np.hstack([lower, upper]), k, k + len(k)
 
 
 def keep_in_bins(

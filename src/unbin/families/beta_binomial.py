@@ -77,9 +77,7 @@ class BetaBinomial(Family):
         q, _, _, total = self._sums(eta, lower, upper, nuisance)
         mean = self.inverse_link(eta)
         values = np.divide(total, q, out=np.repeat(mean[:, None], q.shape[1], axis=1), where=q > 0)
-        return keep_in_bins(
-            values, mean, np.maximum(lower, 0), np.minimum(upper, self.n_trials)
-        )
+        return keep_in_bins(values, mean, np.maximum(lower, 0), np.minimum(upper, self.n_trials))
 
     def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
         points = as_rows(y)

@@ -158,8 +158,8 @@ def _count_bins(
 ):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log b, each (n, K)."""
     n, k_bins = len(mean), lower.shape[1]
-    q, d_eta = np.zeros((n, k_bins)), np.zeros((n, k_bins))
-    d_log_b = np.zeros((n, k_bins))
+    block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
+    q, d_eta, d_log_b = block[0], block[1], block[2]
     for i in range(n):
         row = i if len(lower) > 1 else 0
         omega, start = math.exp(log_omega[i]), log_zero[i]
@@ -172,7 +172,15 @@ def _count_bins(
                 continue
             if high < _OPEN:
                 total, score, p_low, p_high = _sum_bin(
-                    low, high, mode, start, omega, slope[i], ratio, log_terms, growth_sums,
+                    low,
+                    high,
+                    mode,
+                    start,
+                    omega,
+                    slope[i],
+                    ratio,
+                    log_terms,
+                    growth_sums,
                     log_omega[i],
                 )
                 score += level[i] * total
@@ -185,7 +193,15 @@ def _count_bins(
                 p_low = math.exp(start + low * log_omega[i] + log_terms[low])
                 if low != covered and low > 0:
                     mass_below, score_below, _, _ = _sum_bin(
-                        0, low - 1, mode, start, omega, slope[i], ratio, log_terms, growth_sums,
+                        0,
+                        low - 1,
+                        mode,
+                        start,
+                        omega,
+                        slope[i],
+                        ratio,
+                        log_terms,
+                        growth_sums,
                         log_omega[i],
                     )
                     score_below += level[i] * mass_below

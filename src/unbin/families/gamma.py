@@ -200,8 +200,8 @@ def _narrow_bin(low, high, eta, shape, log_shape_excess, log_scale):  # type: ig
 def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     n, k_bins = len(eta), lower.shape[1]
-    q, d_eta = np.zeros((n, k_bins)), np.zeros((n, k_bins))
-    d_log_shape = np.zeros((n, k_bins))
+    block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
+    q, d_eta, d_log_shape = block[0], block[1], block[2]
     for i in range(n):
         row = i if len(lower) > 1 else 0
         before, last = (0.0, False, 0.0, 0.0), 0.0

@@ -62,7 +62,7 @@ class Gaussian(BregmanFamily):
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
         sigma = float(np.exp(nuisance[0]))
-        q, d_eta, d_log_sigma = normal_bins(eta, as_rows(lower), as_rows(upper), sigma)
+        q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
         return BinModel(q, d_eta, d_log_sigma[None])
 
     def bin_means(

@@ -9,12 +9,20 @@ import numpy as np
 from numba import njit
 from scipy.special import expit
 
-from unbin.families.base import BinModel, DensityModel, as_rows, keep_in_bins, tilted_bin_means
+from unbin.families.base import (
+    BinModel,
+    DensityModel,
+    as_rows,
+    keep_in_bins,
+    share_edges,
+    tilted_bin_means,
+)
 from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
 
 _NARROW_WIDTH = 1e-4
 """Below this the middle of a bin is its mean to 1e-9."""
+_LARGEST_LOG_ODDS = 700.0
 
 
 class Noise(Protocol):
@@ -44,7 +52,7 @@ class Logistic:
         low, high = as_rows(lower), as_rows(upper)
         with np.errstate(invalid="ignore"):
             width = np.where(low < high, -np.expm1(low - np.maximum(low, high)), 0.0)
-        q, d_eta = _logistic_bins(eta, low, high, width)
+        q, d_eta = _logistic_bins(eta, *share_edges(low, high), width)
         return BinModel(q, d_eta, np.zeros((0, *q.shape)))
 
     def bin_means(self, eta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -69,7 +77,7 @@ class Normal:
     variance = 1.0
 
     def bins(self, eta: FloatArray, lower: FloatArray, upper: FloatArray) -> BinModel:
-        q, d_eta, _ = normal_bins(eta, as_rows(lower), as_rows(upper), 1.0)
+        q, d_eta, _ = normal_bins(eta, lower, upper, 1.0)
         return BinModel(q, d_eta, np.zeros((0, *q.shape)))
 
     def bin_means(self, eta: FloatArray, lower: FloatArray, upper: FloatArray) -> FloatArray:
@@ -89,31 +97,21 @@ def _partial_mean(x: FloatArray) -> FloatArray:
     return np.where(np.isfinite(size), -finite * expit(-finite) - np.log1p(np.exp(-finite)), 0.0)
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _both_sides(x):  # type: ignore[no-untyped-def]
-    """Return G(x) and G(-x)."""
-    e = math.exp(-abs(x))
-    r = 1 / (1 + e)
-    return (r, e * r) if x >= 0 else (e * r, r)
-
-
 @njit(cache=True, nogil=True)
-def _logistic_bins(eta, lower, upper, width):  # type: ignore[no-untyped-def]
+def _logistic_bins(eta, edges, first, last, width):  # type: ignore[no-untyped-def]
     """Return q and dq/d eta = q (G(low - eta) - G(eta - high)), each (n, K)."""
-    n, k_bins = len(eta), lower.shape[1]
-    q, d_eta = np.zeros((n, k_bins)), np.zeros((n, k_bins))
+    n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
+    block = np.empty((2, n, k_bins))  # one block: the allocator keeps it from call to call
+    q, d_eta = block[0], block[1]
+    below, above = np.empty(n_edges), np.empty(n_edges)
     for i in range(n):
-        row = i if len(lower) > 1 else 0
-        below, above, last = 0.0, 1.0, -np.inf
+        row = i if len(edges) > 1 else 0
+        for e in range(n_edges):
+            odds = math.exp(min(eta[i] - edges[row, e], _LARGEST_LOG_ODDS))
+            below[e] = 1 / (1 + odds)
+            above[e] = odds * below[e]
         for k in range(k_bins):
-            if width[row, k] == 0:
-                continue
-            if lower[row, k] != last:
-                below, above = _both_sides(lower[row, k] - eta[i])
-            last = upper[row, k]
-            below_hi, above_hi = _both_sides(last - eta[i])
-            mass = below_hi * above * width[row, k]
-            q[i, k] = mass
-            d_eta[i, k] = mass * (below - above_hi)
-            below, above = below_hi, above_hi
+            lo, hi = first[k], last[k]
+            q[i, k] = below[hi] * above[lo] * width[row, k]
+            d_eta[i, k] = q[i, k] * (below[lo] - above[hi])
     return q, d_eta

@@ -9,6 +9,7 @@ from numba import njit
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
+from unbin.families.base import as_rows, share_edges
 from unbin.typing import FloatArray
 
 NARROW = 1e-3
@@ -19,6 +20,8 @@ _TWO_POINT = 0.5 / math.sqrt(3.0)
 _ROOT_HALF = math.sqrt(0.5)
 _INV_ROOT_TWO_PI = 1 / math.sqrt(2 * math.pi)
 _CENTRE = 3.75
+_FAR = 40.0
+"""So many standard deviations away nothing is left; it stands for infinity."""
 
 
 def _scaled_erfcx(t: FloatArray) -> FloatArray:
@@ -36,7 +39,7 @@ _EVEN, _ODD = _POWERS[::2][::-1].copy(), _POWERS[1::2][::-1].copy()
 @njit(cache=True, nogil=True, inline="always", fastmath={"contract"})
 def _tail_and_density(a):  # type: ignore[no-untyped-def]
     """Return P(Z > |a|) and the standard normal density at a."""
-    x = min(abs(a), 1e3) * _ROOT_HALF
+    x = abs(a) * _ROOT_HALF
     f = math.exp(-x * x)
     t = (x - _CENTRE) / (x + _CENTRE)
     s = t * t
@@ -60,52 +63,46 @@ def _narrow_bin(low, high):  # type: ignore[no-untyped-def]
     return q, first, second
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def normal_bins(eta, lower, upper, sigma):  # type: ignore[no-untyped-def]
+def normal_bins(
+    eta: FloatArray, lower: FloatArray, upper: FloatArray, sigma: float
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return q, dq/d eta and dq/d log sigma, each (n, K), for y normal around eta.
 
     With a = (edge - eta)/sigma and f the standard normal density, q is a difference of the tails
     on the side away from the mean, dq/d eta = (f(a_lo) - f(a_hi))/sigma and dq/d log sigma =
-    a_lo f(a_lo) - a_hi f(a_hi). ``lower`` and ``upper`` are (1, K) or (n, K).
+    a_lo f(a_lo) - a_hi f(a_hi).
     """
-    n, k_bins = len(eta), lower.shape[1]
-    q, d_eta, d_scale = (
-        np.zeros((n, k_bins)),
-        np.zeros((n, k_bins)),
-        np.zeros((n, k_bins)),
-    )
-    inverse = 1.0 / sigma
+    low, high = as_rows(lower), as_rows(upper)
+    edges, first, last = share_edges(low, high)
+    q, d_eta, d_log_sigma = _normal_bins(eta, edges, first, last, low < high, 1.0 / sigma)
+    return q, d_eta, d_log_sigma
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def _normal_bins(eta, edges, first, last, holds, inverse):  # type: ignore[no-untyped-def]
+    n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
+    block = np.empty((3, n, k_bins))  # one block: the allocator keeps it from call to call
+    q, d_eta, d_scale = block[0], block[1], block[2]
+    a, tail, f = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges)
     for i in range(n):
-        row = i if len(lower) > 1 else 0
-        a_hi, tail_hi, f_hi, last = 0.0, 0.0, 0.0, np.nan
+        row = i if len(edges) > 1 else 0
+        for e in range(n_edges):
+            a[e] = min(max((edges[row, e] - eta[i]) * inverse, -_FAR), _FAR)
+            tail[e], f[e] = 0.0, 0.0
+            if abs(a[e]) < _FAR:
+                tail[e], f[e] = _tail_and_density(a[e])
         for k in range(k_bins):
-            low, high = lower[row, k], upper[row, k]
-            if not low < high:
-                continue
-            if low == last:
-                a_lo, tail_lo, f_lo = a_hi, tail_hi, f_hi
-            else:
-                a_lo = (low - eta[i]) * inverse
-                tail_lo, f_lo = _tail_and_density(a_lo)
-            a_hi, last = (high - eta[i]) * inverse, high
-            tail_hi, f_hi = _tail_and_density(a_hi)
-            if a_lo >= 0:
-                mass = tail_lo - tail_hi
-            elif a_hi <= 0:
-                mass = tail_hi - tail_lo
-            else:
-                mass = 1 - tail_lo - tail_hi
-            if mass < NARROW * max(tail_lo, tail_hi):
-                mass, first, second = _narrow_bin(a_lo, a_hi)
-                d_eta[i, k], d_scale[i, k] = first * inverse, second
-            else:
-                d_eta[i, k] = (f_lo - f_hi) * inverse
-                d_scale[i, k] = _product(a_lo, f_lo) - _product(a_hi, f_hi)
+            lo, hi = first[k], last[k]
+            # the part below the mean and the part above it, each from the tail on its side
+            mass = 1 - tail[lo] - tail[hi]
+            if a[lo] >= 0 or a[hi] <= 0:
+                mass = abs(tail[lo] - tail[hi])
             q[i, k] = mass
+            d_eta[i, k] = (f[lo] - f[hi]) * inverse
+            d_scale[i, k] = a[lo] * f[lo] - a[hi] * f[hi]
+            if not holds[row, k]:
+                q[i, k], d_eta[i, k], d_scale[i, k] = 0.0, 0.0, 0.0
+            elif mass < NARROW * max(tail[lo], tail[hi]):
+                q[i, k], shift, d_scale[i, k] = _narrow_bin(a[lo], a[hi])
+                d_eta[i, k] = shift * inverse
     return q, d_eta, d_scale
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _product(a, f):  # type: ignore[no-untyped-def]
-    """Return a f(a), which is 0 at infinity."""
-    return a * f if f > 0 else 0.0

@@ -69,9 +69,7 @@ class Ordinal(Family):
     @property
     def _noise(self) -> Noise:
         if self.link_name not in _NOISE:
-            raise ParameterError(
-                f"link_name: must be 'logit' or 'probit', got {self.link_name!r}"
-            )
+            raise ParameterError(f"link_name: must be 'logit' or 'probit', got {self.link_name!r}")
         return _NOISE[self.link_name]
 
 
