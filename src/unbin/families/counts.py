@@ -60,21 +60,8 @@ def count_bins(
     low, high = integers_of_bins(lower, upper)
     finite = high[high < _OPEN]
     size = max(int(low.max(initial=0)), int(finite.max(initial=0))) + 2
-    ratio, log_terms, growth_sums = _term_tables(law.b, size)
-    q, d_eta, d_log_b = _count_bins(
-        law.mean,
-        law.log_omega,
-        law.log_zero,
-        law.g,
-        law.slope,
-        law.level,
-        law.b,
-        low,
-        high,
-        ratio,
-        log_terms,
-        growth_sums,
-    )
+    law_rows = (law.mean, law.log_omega, law.log_zero, law.g, law.slope, law.level)
+    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, _term_tables(law.b, size))
     return BinModel(q, d_eta, d_log_b[None][:n_nuisance])
 
 
@@ -103,34 +90,41 @@ def _sums_below(values: FloatArray) -> FloatArray:
     return np.concatenate([[0.0], np.cumsum(values)[:-1]])
 
 
+@njit(cache=True, nogil=True, inline="always")
+def _term(j, start, log_omega, tables):  # type: ignore[no-untyped-def]
+    """Return p_j."""
+    return math.exp(start + j * log_omega + tables[1][j])
+
+
 @njit(cache=True, nogil=True)
-def _sum_bin(low, high, mode, start, omega, slope, ratio, log_terms, growth_sums, log_omega):  # type: ignore[no-untyped-def]
+def _sum_bin(low, high, mode, start, log_omega, omega, slope, tables):  # type: ignore[no-untyped-def]
     """Return sum p_j, sum p_j (growth_j - slope j), p_low and p_high of a bounded bin."""
+    ratio, _, growth = tables
     anchor = min(max(mode, low), high)
-    p = math.exp(start + anchor * log_omega + log_terms[anchor])
-    total, score = p, p * (growth_sums[anchor] - slope * anchor)
+    p = _term(anchor, start, log_omega, tables)
+    total, score = p, p * (growth[anchor] - slope * anchor)
     r, j = p, anchor
     while j < high and r > _NEGLIGIBLE * total:
         r *= omega * ratio[j]
         j += 1
         total += r
-        score += r * (growth_sums[j] - slope * j)
+        score += r * (growth[j] - slope * j)
     p_high = r if j == high else 0.0
     r, j = p, anchor
     while j > low and r > _NEGLIGIBLE * total:
         j -= 1
         r /= omega * ratio[j]
         total += r
-        score += r * (growth_sums[j] - slope * j)
+        score += r * (growth[j] - slope * j)
     p_low = r if j == low else 0.0
     return total, score, p_low, p_high
 
 
 @njit(cache=True, nogil=True)
-def _sum_tail(low, b, start, omega, slope, log_terms, growth_sums, log_omega):  # type: ignore[no-untyped-def]
-    """Return sum p_j and sum p_j (growth_j - slope j) over j >= low, terms falling."""
-    r = math.exp(start + low * log_omega + log_terms[low])
-    growth, j = growth_sums[low], low
+def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyped-def]
+    """Return sum p_j and sum p_j (growth_j - slope j) over j >= low, where terms fall."""
+    omega = math.exp(log_omega)
+    r, growth, j = _term(low, start, log_omega, tables), tables[2][low], low
     total, score = r, r * (growth - slope * low)
     while r > _NEGLIGIBLE * total:
         r *= omega * (1 + b * j) / (j + 1)
@@ -142,78 +136,44 @@ def _sum_tail(low, b, start, omega, slope, log_terms, growth_sums, log_omega):  
 
 
 @njit(cache=True, nogil=True)
-def _count_bins(
-    mean,
-    log_omega,
-    log_zero,
-    g,
-    slope,
-    level,
-    b,
-    lower,
-    upper,
-    ratio,
-    log_terms,
-    growth_sums,
-):  # type: ignore[no-untyped-def]
+def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log b, each (n, K)."""
+    mean, log_omega, log_zero, g, slope, level = law_rows
     n, k_bins = len(mean), lower.shape[1]
     block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
     q, d_eta, d_log_b = block[0], block[1], block[2]
     for i in range(n):
         row = i if len(lower) > 1 else 0
-        omega, start = math.exp(log_omega[i]), log_zero[i]
-        mode = int(min(mean[i], 1e15))
-        # what was summed so far from 0 on without a gap, for the bin that is open above
+        omega, mode = math.exp(log_omega[i]), int(min(mean[i], 1e15))
+        # what was summed from 0 on without a gap, for the bin that is open above
         covered, mass_below, score_below = 0, 0.0, 0.0
         for k in range(k_bins):
             low, high = lower[row, k], upper[row, k]
             if low > high:
                 continue
             if high < _OPEN:
-                total, score, p_low, p_high = _sum_bin(
-                    low,
-                    high,
-                    mode,
-                    start,
-                    omega,
-                    slope[i],
-                    ratio,
-                    log_terms,
-                    growth_sums,
-                    log_omega[i],
+                mass, score, p_low, p_high = _sum_bin(
+                    low, high, mode, log_zero[i], log_omega[i], omega, slope[i], tables
                 )
-                score += level[i] * total
+                score += level[i] * mass
                 if low == covered:
                     covered = high + 1
-                    mass_below += total
+                    mass_below += mass
                     score_below += score
-                d_eta[i, k] = g[i] * (low * p_low - (high + 1) * omega * ratio[high] * p_high)
+                rest = (high + 1) * omega * tables[0][high] * p_high
             else:
-                p_low = math.exp(start + low * log_omega[i] + log_terms[low])
-                if low != covered and low > 0:
+                if low == 0:
+                    mass_below, score_below = 0.0, 0.0
+                elif low != covered:
                     mass_below, score_below, _, _ = _sum_bin(
-                        0,
-                        low - 1,
-                        mode,
-                        start,
-                        omega,
-                        slope[i],
-                        ratio,
-                        log_terms,
-                        growth_sums,
-                        log_omega[i],
+                        0, low - 1, mode, log_zero[i], log_omega[i], omega, slope[i], tables
                     )
                     score_below += level[i] * mass_below
-                total, score = 1 - mass_below, -score_below
-                if low == 0:
-                    total, score = 1.0, 0.0
-                elif total < _SMALL_TAIL:
-                    total, score = _sum_tail(
-                        low, b, start, omega, slope[i], log_terms, growth_sums, log_omega[i]
-                    )
-                    score += level[i] * total
-                d_eta[i, k] = g[i] * low * p_low
-            q[i, k] = total
-            d_log_b[i, k] = score
+                mass, score = 1 - mass_below, -score_below
+                if mass < _SMALL_TAIL:
+                    mass, score = _sum_tail(low, b, log_zero[i], log_omega[i], slope[i], tables)
+                    score += level[i] * mass
+                p_low, rest = _term(low, log_zero[i], log_omega[i], tables), 0.0
+            q[i, k], d_log_b[i, k] = mass, score
+            d_eta[i, k] = g[i] * (low * p_low - rest)
     return q, d_eta, d_log_b

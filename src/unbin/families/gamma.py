@@ -60,7 +60,7 @@ class Gamma(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return np.exp(nuisance[0]) * mean * mean
+        return np.asarray(np.exp(nuisance[0]) * mean * mean)
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
@@ -90,7 +90,8 @@ class Gamma(Family):
         return DensityModel(density, density * shape * (ratio - 1), -d_log_shape[None])
 
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
-        return np.log(np.clip([variance / max(mean, 1e-8) ** 2], 1e-4, 100.0))
+        dispersion = variance / max(mean, 1e-8) ** 2
+        return np.array([np.log(np.clip(dispersion, 1e-4, 100.0))])
 
 
 def _shape(nuisance: FloatArray) -> float:

@@ -52,7 +52,7 @@ class NegativeBinomial(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return mean + np.exp(nuisance[0]) * mean * mean
+        return np.asarray(mean + np.exp(nuisance[0]) * mean * mean)
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
@@ -84,4 +84,5 @@ class NegativeBinomial(Family):
 
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         safe = max(mean, 0.01)
-        return np.log(np.clip([(variance - safe) / safe**2], 0.01, 100.0))
+        dispersion = (variance - safe) / safe**2
+        return np.array([np.log(np.clip(dispersion, 0.01, 100.0))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -24,10 +25,10 @@ _FAR = 40.0
 """So many standard deviations away nothing is left; it stands for infinity."""
 
 
-def _scaled_erfcx(t: FloatArray) -> FloatArray:
+def _scaled_erfcx(t: Any) -> Any:
     """Return (1 + 2x) exp(x²) erfc(x) at x = c (1 + t)/(1 - t), smooth on [-1, 1]."""
     x = _CENTRE * (1 + t) / (1 - t)
-    return np.asarray((1 + 2 * x) * erfcx(x))
+    return (1 + 2 * x) * erfcx(x)
 
 
 # a polynomial of degree 20 in t is right to 1e-14; even and odd powers are summed apart, because
@@ -51,12 +52,12 @@ def _tail_and_density(a):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _narrow_bin(low, high):  # type: ignore[no-untyped-def]
+def _narrow_bin(middle, width):  # type: ignore[no-untyped-def]
     """Return q, -dq/dshift and -dq/dlog scale of a narrow bin of the standard normal."""
     q, first, second = 0.0, 0.0, 0.0
-    half = _TWO_POINT * (high - low)
-    for a in (0.5 * (low + high) - half, 0.5 * (low + high) + half):
-        f = 0.5 * (high - low) * _INV_ROOT_TWO_PI * math.exp(-0.5 * a * a)
+    half = _TWO_POINT * width
+    for a in (middle - half, middle + half):
+        f = 0.5 * width * _INV_ROOT_TWO_PI * math.exp(-0.5 * a * a)
         q += f
         first += f * a
         second += f * (a * a - 1)
@@ -103,6 +104,8 @@ def _normal_bins(eta, edges, first, last, holds, inverse):  # type: ignore[no-un
             if not holds[row, k]:
                 q[i, k], d_eta[i, k], d_scale[i, k] = 0.0, 0.0, 0.0
             elif mass < NARROW * max(tail[lo], tail[hi]):
-                q[i, k], shift, d_scale[i, k] = _narrow_bin(a[lo], a[hi])
+                # the width from the edges themselves: a[hi] - a[lo] has lost its digits
+                width = (edges[row, hi] - edges[row, lo]) * inverse
+                q[i, k], shift, d_scale[i, k] = _narrow_bin(a[lo] + 0.5 * width, width)
                 d_eta[i, k] = shift * inverse
     return q, d_eta, d_scale
