@@ -331,6 +331,15 @@ def test_gamma_over_dispersions(dispersion):
     np.testing.assert_allclose(model.d_nuisance[0], numeric, rtol=1e-6, atol=1e-9)
 
 
+def test_an_open_bin_out_of_reach_ends():
+    for log_mean in (-2.0, 0.0, 1.0, 3.0):
+        q = NegativeBinomial().bins(
+            np.array([log_mean]), np.array([0.0, 2000]), np.array([1999.0, INF]), np.zeros(1)
+        )
+        law = stats.nbinom(1.0, 1 / (1 + np.exp(log_mean)))
+        np.testing.assert_allclose(q.probability[0, 1], law.sf(1999), rtol=1e-10, atol=1e-300)
+
+
 @pytest.mark.parametrize("mean", [0.01, 3.0, 80.0, 900.0, 5000.0])
 def test_large_counts(mean):
     edges = np.array([0.0, 2, 50, 100, 700, 1000, 4000, 6000])

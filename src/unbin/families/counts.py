@@ -26,6 +26,8 @@ _LARGEST_COUNT = 1 << 22
 """A bin that ends above this is taken as open: tables of terms stay small."""
 _OPEN = 1 << 62
 _NEGLIGIBLE = 1e-18
+_TINY = 1e-307
+"""Below this numbers lose their digits and no longer fall when multiplied by 0.99."""
 _SMALL_TAIL = 1e-3
 """An open bin above this is 1 minus the rest; below, the tail is summed term by term."""
 
@@ -87,7 +89,9 @@ def _term_tables(b: float, size: int) -> tuple[FloatArray, FloatArray, FloatArra
 
 
 def _sums_below(values: FloatArray) -> FloatArray:
-    return np.concatenate([[0.0], np.cumsum(values)[:-1]])
+    # thousands of terms: doubles would leave errors of 1e-11 in the probabilities
+    sums = np.cumsum(values[:-1], dtype=np.longdouble)
+    return np.concatenate([[0.0], sums]).astype(np.float64)
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -126,7 +130,7 @@ def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyp
     omega = math.exp(log_omega)
     r, growth, j = _term(low, start, log_omega, tables), tables[2][low], low
     total, score = r, r * (growth - slope * low)
-    while r > _NEGLIGIBLE * total:
+    while r > _NEGLIGIBLE * total + _TINY:
         r *= omega * (1 + b * j) / (j + 1)
         growth += b * j / (1 + b * j)
         j += 1

@@ -27,7 +27,8 @@ from unbin.typing import FloatArray
 _MAX_TERMS = 20_000
 _PRECISION = 1e-17
 _TWO_POINT = 0.5 / math.sqrt(3.0)
-_LARGEST_SHAPE, _SMALLEST_SHAPE = 1e8, 1e-8
+_LARGEST_SHAPE, _SMALLEST_SHAPE = 1e5, 1e-8
+"""Beyond these the dispersion no longer counts; a spread of 0.3 % of the mean is the least."""
 
 
 @dataclass(frozen=True, slots=True)
