@@ -8,7 +8,7 @@ from rich.table import Table
 
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
-from unbin.release import Release, aggregate
+from unbin.release import aggregate
 
 FEATURES = ("age", "income", "distance")
 _COEF = np.array([0.8, -0.5, 0.3])
@@ -30,7 +30,7 @@ def run(seed: int) -> None:
     model = AggregatedGLM(method="matching", random_state=seed).fit(people.X, target)
     console.print(_coefficients(people, oracle, model))
     console.print(f"matching: {model.status_.value}.")
-    console.print(_words(people, oracle, model, release))
+    console.print(_words(people, oracle, model))
 
 
 def _coefficients(people: Simulation, oracle: AggregatedGLM, model: AggregatedGLM) -> Table:
@@ -46,9 +46,7 @@ def _coefficients(people: Simulation, oracle: AggregatedGLM, model: AggregatedGL
     return table
 
 
-def _words(
-    people: Simulation, oracle: AggregatedGLM, model: AggregatedGLM, release: Release
-) -> str:
+def _words(people: Simulation, oracle: AggregatedGLM, model: AggregatedGLM) -> str:
     def error(values: np.ndarray) -> float:
         return float(np.sqrt(np.mean((values - people.y) ** 2)))
 

@@ -5,15 +5,35 @@ from __future__ import annotations
 from numbers import Integral
 
 from unbin.exceptions import ParameterError
-from unbin.families.base import Family, Interval
+from unbin.families.base import BinModel, BregmanFamily, DensityModel, Family, Interval
+from unbin.families.beta_binomial import BetaBinomial
 from unbin.families.binomial import Binomial
+from unbin.families.gamma import Gamma
 from unbin.families.gaussian import Gaussian
+from unbin.families.negative_binomial import NegativeBinomial
+from unbin.families.ordinal import Ordinal
 from unbin.families.poisson import Poisson
 
-__all__ = ["FAMILIES", "Binomial", "Family", "Gaussian", "Interval", "Poisson", "get_family"]
+__all__ = [
+    "FAMILIES",
+    "BetaBinomial",
+    "BinModel",
+    "Binomial",
+    "BregmanFamily",
+    "DensityModel",
+    "Family",
+    "Gamma",
+    "Gaussian",
+    "Interval",
+    "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "get_family",
+]
 
 FAMILIES: dict[str, type[Family]] = {
-    family.name: family for family in (Gaussian, Poisson, Binomial)
+    family.name: family
+    for family in (Gaussian, Poisson, Binomial, Gamma, NegativeBinomial, BetaBinomial, Ordinal)
 }
 """Every family by its name; a new one is one file and one entry here."""
 

@@ -7,7 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from unbin.typing import FloatArray
+from unbin.typing import FloatArray, IntArray
+
+LARGEST_ETA = 500.0
+"""Beyond this exp(eta) summed over rows would overflow; no target comes near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +31,59 @@ class Interval:
         return f"{left}{self.low:g}, {self.high:g}{right}"
 
 
+@dataclass(frozen=True, slots=True)
+class BinModel:
+    """Probabilities of bins, row by row, and their derivatives.
+
+    Attributes
+    ----------
+    probability : (n, K)
+        q_ik = P(y_i in bin k).
+    d_eta : (n, K)
+        d q_ik / d eta_i.
+    d_nuisance : (m, n, K)
+        d q_ik / d nuisance_j.
+    """
+
+    probability: FloatArray
+    d_eta: FloatArray
+    d_nuisance: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class DensityModel:
+    """Densities (probabilities, for integers) at points, and their derivatives.
+
+    Attributes
+    ----------
+    density : (n, J)
+    d_eta : (n, J)
+    d_nuisance : (m, n, J)
+    """
+
+    density: FloatArray
+    d_eta: FloatArray
+    d_nuisance: FloatArray
+
+
 class Family:
-    """An exponential family with its canonical link.
+    """The distribution of a target given its linear predictor ``eta``.
 
-    A family is a small frozen dataclass without state. With ``phi`` the convex function of the
-    paper's Table 1, ``link`` is its derivative, ``inverse_link`` maps ``eta`` to ``mean``, and
-    ``divergence(z, mean)`` is the Bregman divergence D_phi(z || mean), element by element.
+    A family is a small frozen dataclass without state. ``inverse_link`` maps ``eta`` to ``mean``;
+    the nuisance parameters, all unconstrained, are an array in the order of ``nuisance_names``.
 
-    Formulas take arrays and return arrays of the same shape; they are finite wherever the
-    arguments are inside the domain, with 0 log 0 = 0.
+    Bins are given by ``lower`` and ``upper``, of shape (K,) for all rows alike or (n, K) row by
+    row. Families of real numbers read them as edges, families of integers as the smallest and the
+    largest integer of the bin; infinite means open. ``lower > upper`` is an empty bin of
+    probability 0, for tables padded to the same number of bins.
+
+    Formulas take arrays and return arrays; they are finite wherever the arguments are inside the
+    domain. Probabilities are right in relative terms down to the smallest numbers there are.
     """
 
     name: ClassVar[str]
+    nuisance_names: ClassVar[tuple[str, ...]] = ()
+    has_thresholds: ClassVar[bool] = False
 
     @classmethod
     def make(cls, *, n_trials: int) -> Family:  # noqa: ARG003
@@ -63,6 +107,43 @@ class Family:
         """Return d mean / d eta, which is the variance function of a canonical link."""
         raise NotImplementedError
 
+    def interior(self, mean: FloatArray) -> FloatArray:
+        """Pull means off the ends of the domain, so that ``link`` is finite."""
+        raise NotImplementedError
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        """Return the variance of each target, shape (n,)."""
+        raise NotImplementedError
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        """Return the probability of every bin for every row, with its derivatives."""
+        raise NotImplementedError
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        """Return E[y | y in bin k], shape (n, K), always a finite value of the bin."""
+        raise NotImplementedError
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        """Return the density at the points ``y``, of shape (J,) or (n, J)."""
+        raise NotImplementedError
+
+    def start_nuisance(self, mean: float, variance: float) -> FloatArray:
+        """Return nuisance parameters that match a mean and a variance of y as well as they can."""
+        return np.zeros(0)
+
+
+class BregmanFamily(Family):
+    """An exponential family with its canonical link: the families of the paper's Table 1.
+
+    With ``phi`` the convex function of that table, ``link`` is its derivative and
+    ``divergence(z, mean)`` is the Bregman divergence D_phi(z || mean), element by element, with
+    0 log 0 = 0.
+    """
+
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         """Return D_phi(z || mean), element by element."""
         raise NotImplementedError
@@ -75,6 +156,53 @@ class Family:
         """Return the sum of :meth:`divergence_at`; where z equals the mean it is 0."""
         return float(self.divergence_at(z, eta, mean).sum())
 
-    def interior(self, mean: FloatArray) -> FloatArray:
-        """Pull means off the ends of the domain, so that ``link`` is finite."""
-        raise NotImplementedError
+
+def log_link_mean(eta: FloatArray) -> FloatArray:
+    """Return exp(eta), kept from overflowing."""
+    return np.asarray(np.exp(np.minimum(eta, LARGEST_ETA)))
+
+
+def log_of(mean: FloatArray) -> FloatArray:
+    """Return log(mean), -inf at 0."""
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(mean))
+
+
+def as_rows(edges: FloatArray) -> FloatArray:
+    """Return edges as (1, K), shared by all rows, or (n, K)."""
+    return np.ascontiguousarray(np.atleast_2d(edges), dtype=np.float64)
+
+
+def share_edges(lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """Return the edges of bins, and where among them each bin begins and ends.
+
+    Adjacent bins share an edge: K + 1 edges when every bin begins where the one before ends (or is
+    empty), else 2K. ``lower`` and ``upper`` are (1, K) or (n, K), and so are the edges.
+    """
+    k = np.arange(lower.shape[1])
+    joined = (lower[:, 1:] == upper[:, :-1]) | (lower[:, 1:] > upper[:, 1:])
+    if joined.all():
+        return np.hstack([lower[:, :1], upper]), k, k + 1
+    return np.hstack([lower, upper]), k, k + len(k)
+
+
+def keep_in_bins(
+    values: FloatArray, mean: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """Clip (n, K) means of bins to their bins; an empty bin gets the mean of the row (n,)."""
+    low, high = as_rows(lower), as_rows(upper)
+    return np.where(low > high, mean[:, None], np.clip(values, low, np.maximum(low, high)))
+
+
+def tilted_bin_means(
+    mean: FloatArray, scale: FloatArray, model: BinModel, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    """Return E[y | bin] = mean + scale (dq / d eta) / q, where the score is (y - mean) / scale.
+
+    That holds for every exponential family, with scale = Var y / (d mean / d eta). A bin too far
+    away to have a probability gets its end nearer to the mean, which is the limit.
+    """
+    q = model.probability
+    shift = np.divide(model.d_eta, q, out=np.zeros_like(q), where=q > 0)
+    values = mean[:, None] + scale[:, None] * shift
+    return keep_in_bins(values, mean, lower, upper)

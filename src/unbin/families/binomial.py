@@ -9,12 +9,21 @@ import numpy as np
 from numba import njit
 from scipy.special import expit, logit, xlogy
 
-from unbin.families.base import Family, Interval
+from unbin.families.base import (
+    LARGEST_ETA,
+    BinModel,
+    BregmanFamily,
+    DensityModel,
+    Interval,
+    as_rows,
+    tilted_bin_means,
+)
+from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
-class Binomial(Family):
+class Binomial(BregmanFamily):
     """Successes out of ``n_trials``; 1 means yes or no.
 
     With m = n_trials: phi(x) = x log x + (m - x) log(m - x), link(mean) = log(mean/(m - mean)),
@@ -62,6 +71,36 @@ class Binomial(Family):
     def interior(self, mean: FloatArray) -> FloatArray:
         margin = 0.01 * self.n_trials
         return np.clip(mean, margin, self.n_trials - margin)
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        return self.mean_derivative(eta)
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        eta, m, zero = np.clip(eta, -LARGEST_ETA, LARGEST_ETA), self.n_trials, np.zeros_like(eta)
+        law = CountLaw(
+            b=-1.0 / m,
+            mean=self.inverse_link(eta),
+            log_omega=eta + np.log(m),
+            log_zero=-m * np.logaddexp(0.0, eta),
+            g=np.asarray(expit(-eta)),
+            slope=zero,
+            level=zero,
+        )
+        return count_bins(law, lower, np.minimum(upper, m))
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        model, mean = self.bins(eta, lower, upper, nuisance), self.inverse_link(eta)
+        low, high = np.maximum(lower, 0), np.minimum(upper, self.n_trials)
+        return tilted_bin_means(mean, np.ones_like(mean), model, low, high)
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        points = as_rows(y)
+        model = self.bins(eta, points, points, nuisance)
+        return DensityModel(model.probability, model.d_eta, model.d_nuisance)
 
     def _negative_entropy(self, z: FloatArray) -> FloatArray:
         return np.asarray(xlogy(z, z) + xlogy(self.n_trials - z, self.n_trials - z))

@@ -7,18 +7,30 @@ from typing import ClassVar
 
 import numpy as np
 
-from unbin.families.base import Family, Interval
+from unbin.families.base import (
+    BinModel,
+    BregmanFamily,
+    DensityModel,
+    Interval,
+    as_rows,
+    tilted_bin_means,
+)
+from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
+
+_ROOT_TWO_PI = float(np.sqrt(2 * np.pi))
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(Family):
+class Gaussian(BregmanFamily):
     """Real-valued targets with constant variance.
 
     phi(x) = x²/2, link(mean) = mean, D(z || mean) = (z - mean)²/2, domain (-inf, inf).
+    Nuisance: log_sigma, the log of the standard deviation.
     """
 
     name: ClassVar[str] = "gaussian"
+    nuisance_names: ClassVar[tuple[str, ...]] = ("log_sigma",)
 
     @property
     def domain(self) -> Interval:
@@ -42,3 +54,28 @@ class Gaussian(Family):
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return mean
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        return np.full_like(eta, np.exp(2 * nuisance[0]))
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        sigma = float(np.exp(nuisance[0]))
+        q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
+        return BinModel(q, d_eta, d_log_sigma[None])
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        model = self.bins(eta, lower, upper, nuisance)
+        return tilted_bin_means(eta, self.variance(eta, nuisance), model, lower, upper)
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        sigma = np.exp(nuisance[0])
+        a = (as_rows(y) - eta[:, None]) / sigma
+        density = np.exp(-0.5 * a * a) / (_ROOT_TWO_PI * sigma)
+        return DensityModel(density, density * a / sigma, (density * (a * a - 1))[None])
+
+    def start_nuisance(self, mean: float, variance: float) -> FloatArray:
+        return np.array([0.5 * np.log(max(variance, 1e-12 * (1 + mean * mean)))])

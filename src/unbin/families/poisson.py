@@ -9,15 +9,23 @@ import numpy as np
 from numba import njit
 from scipy.special import xlogy
 
-from unbin.families.base import Family, Interval
+from unbin.families.base import (
+    LARGEST_ETA,
+    BinModel,
+    BregmanFamily,
+    DensityModel,
+    Interval,
+    as_rows,
+    log_link_mean,
+    log_of,
+    tilted_bin_means,
+)
+from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
-
-_LARGEST_ETA = 500.0
-"""Beyond this exp(eta) summed over rows would overflow; no count comes near it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson(Family):
+class Poisson(BregmanFamily):
     """Counts with variance equal to their mean.
 
     phi(x) = x log x - x, link(mean) = log mean,
@@ -31,11 +39,10 @@ class Poisson(Family):
         return Interval(0.0, np.inf, integer=True)
 
     def link(self, mean: FloatArray) -> FloatArray:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(mean))
+        return log_of(mean)
 
     def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return np.asarray(np.exp(np.minimum(eta, _LARGEST_ETA)))
+        return log_link_mean(eta)
 
     def mean_derivative(self, eta: FloatArray) -> FloatArray:
         return self.inverse_link(eta)
@@ -52,6 +59,35 @@ class Poisson(Family):
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return np.maximum(mean, 0.01)
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        return self.inverse_link(eta)
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        mean, zero = self.inverse_link(eta), np.zeros_like(eta)
+        law = CountLaw(
+            b=0.0,
+            mean=mean,
+            log_omega=np.minimum(eta, LARGEST_ETA),
+            log_zero=-mean,
+            g=np.ones_like(eta),
+            slope=zero,
+            level=zero,
+        )
+        return count_bins(law, lower, upper)
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        model, mean = self.bins(eta, lower, upper, nuisance), self.inverse_link(eta)
+        return tilted_bin_means(mean, np.ones_like(mean), model, np.maximum(lower, 0), upper)
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        points = as_rows(y)
+        model = self.bins(eta, points, points, nuisance)
+        return DensityModel(model.probability, model.d_eta, model.d_nuisance)
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbin.design import Design
-from unbin.families import Family
+from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import SOLVERS, Solution, Status, lbfgs
@@ -46,7 +46,7 @@ class MatchingFit:
 def fit_matching(
     design: Design,
     release: Release,
-    family: Family,
+    family: BregmanFamily,
     *,
     alpha: float,
     solver: str,
@@ -73,7 +73,7 @@ def fit_matching(
 
 
 def fit_observed(
-    design: Design, y: FloatArray, family: Family, *, alpha: float, max_iter: int
+    design: Design, y: FloatArray, family: BregmanFamily, *, alpha: float, max_iter: int
 ) -> Solution:
     """Fit the ordinary GLM to targets that were observed, in the order of the design."""
     start = family.link(family.interior(np.full(1, y.mean()))) - design.offset.mean()
@@ -83,7 +83,9 @@ def fit_observed(
     return lbfgs(objective, theta, tol=_OBSERVED_TOL, max_iter=max_iter)
 
 
-def release_divergence(release: Release, family: Family, design: Design, eta: FloatArray) -> float:
+def release_divergence(
+    release: Release, family: BregmanFamily, design: Design, eta: FloatArray
+) -> float:
     """Return D(z || mean) / n of new blocks for given predictions, with the best z."""
     bounds = rank_bounds(release, family.domain)
     flat = replace(design, matrix=design.matrix[:, :0], offset=eta, fit_intercept=False)
@@ -95,7 +97,7 @@ def _start(
     init: str | FloatArray,
     design: Design,
     bounds: RankBounds,
-    family: Family,
+    family: BregmanFamily,
     rng: np.random.Generator,
 ) -> FloatArray:
     if not isinstance(init, str):
@@ -105,7 +107,7 @@ def _start(
 
 
 def _identification(
-    design: Design, bounds: RankBounds, family: Family, disagreement: float
+    design: Design, bounds: RankBounds, family: BregmanFamily, disagreement: float
 ) -> Status | None:
     """Recognise the releases that matching cannot tell anything from."""
     domain = family.domain

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin.design import Design
-from unbin.families import Family
+from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.impute import impute
 from unbin.typing import FloatArray
@@ -26,7 +26,7 @@ class Objective:
     Attributes
     ----------
     design : Design
-    family : Family
+    family : BregmanFamily
     ridge : (p,)
         Penalty weight of each entry of theta.
     bounds : RankBounds or None
@@ -36,7 +36,7 @@ class Objective:
     """
 
     design: Design
-    family: Family
+    family: BregmanFamily
     ridge: FloatArray
     bounds: RankBounds | None = None
     z: FloatArray | None = None

@@ -1,0 +1,146 @@
+"""Overdispersed successes in a fixed number of trials, logit link."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numba import njit
+from scipy.special import expit, gammaln, logit
+
+from unbin.families.base import (
+    LARGEST_ETA,
+    BinModel,
+    DensityModel,
+    Family,
+    Interval,
+    as_rows,
+    keep_in_bins,
+)
+from unbin.families.counts import integers_of_bins
+from unbin.typing import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BetaBinomial(Family):
+    """Successes out of m = ``n_trials`` whose probability differs by person, as a beta law.
+
+    link(mean) = log(mean/(m - mean)), domain [0, m]. With pi = mean/m and overdispersion w, the
+    beta law has parameters pi/w and (1 - pi)/w, the trials of a person correlate by w/(1 + w), and
+
+    P(y = j) = C(m, j) prod_(i<j) (pi + w i) prod_(i<m-j) (1 - pi + w i) / prod_(i<m) (1 + w i).
+
+    Nuisance: log_overdispersion = log w; w to 0 is the binomial family. One trial says nothing
+    about it.
+    """
+
+    name: ClassVar[str] = "beta-binomial"
+    nuisance_names: ClassVar[tuple[str, ...]] = ("log_overdispersion",)
+    n_trials: int = 1
+
+    @classmethod
+    def make(cls, *, n_trials: int) -> BetaBinomial:
+        return cls(n_trials)
+
+    @property
+    def domain(self) -> Interval:
+        return Interval(0.0, float(self.n_trials), integer=True)
+
+    def link(self, mean: FloatArray) -> FloatArray:
+        return np.asarray(logit(mean / self.n_trials))
+
+    def inverse_link(self, eta: FloatArray) -> FloatArray:
+        return np.asarray(self.n_trials * expit(eta))
+
+    def mean_derivative(self, eta: FloatArray) -> FloatArray:
+        return np.asarray(self.n_trials * expit(eta) * expit(-eta))
+
+    def interior(self, mean: FloatArray) -> FloatArray:
+        margin = 0.01 * self.n_trials
+        return np.clip(mean, margin, self.n_trials - margin)
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        correlation = float(expit(nuisance[0]))
+        return self.mean_derivative(eta) * (1 + (self.n_trials - 1) * correlation)
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        q, d_eta, d_log_w, _ = self._sums(eta, lower, upper, nuisance)
+        return BinModel(q, d_eta, d_log_w[None])
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        q, _, _, total = self._sums(eta, lower, upper, nuisance)
+        mean = self.inverse_link(eta)
+        values = np.divide(total, q, out=np.repeat(mean[:, None], q.shape[1], axis=1), where=q > 0)
+        return keep_in_bins(values, mean, np.maximum(lower, 0), np.minimum(upper, self.n_trials))
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        points = as_rows(y)
+        model = self.bins(eta, points, points, nuisance)
+        return DensityModel(model.probability, model.d_eta, model.d_nuisance)
+
+    def start_nuisance(self, mean: float, variance: float) -> FloatArray:
+        m = self.n_trials
+        share = float(np.clip(mean / m, 0.01, 0.99))
+        excess = variance / (m * share * (1 - share)) - 1
+        correlation = np.clip([excess / max(m - 1, 1)], 0.005, 0.9)
+        return np.asarray(logit(correlation))
+
+    def _sums(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+        """Return q, dq/d eta, dq/d log w and the sum of j P(y = j) of each bin, each (n, K)."""
+        m = self.n_trials
+        low, high = integers_of_bins(lower, np.minimum(upper, m))
+        j = np.arange(m + 1)
+        log_choose = gammaln(m + 1) - gammaln(j + 1) - gammaln(m - j + 1)
+        eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
+        q, d_eta, d_log_w, total = _beta_binomial_bins(
+            expit(eta), expit(-eta), low, high, float(np.exp(nuisance[0])), log_choose
+        )
+        return q, d_eta, d_log_w, total
+
+
+@njit(cache=True, nogil=True)
+def _fill_terms(yes, no, w, log_choose, p, score, score_w):  # type: ignore[no-untyped-def]
+    """Fill P(y = j), d log P/d eta and d log P/d log w for j = 0, ..., m."""
+    m = len(p) - 1
+    log_p, slope, slope_w = 0.0, 0.0, 0.0
+    for i in range(m):  # all trials fail
+        top, bottom = no + w * i, 1 + w * i
+        log_p += math.log(top / bottom)
+        slope -= 1 / top
+        slope_w += i / top - i / bottom
+    for j in range(m + 1):
+        p[j] = math.exp(log_p + log_choose[j])
+        score[j] = yes * no * slope
+        score_w[j] = w * slope_w
+        if j < m:  # one more success, one failure less
+            success, failure = yes + w * j, no + w * (m - j - 1)
+            log_p += math.log(success / failure)
+            slope += 1 / success + 1 / failure
+            slope_w += j / success - (m - j - 1) / failure
+
+
+@njit(cache=True, nogil=True)
+def _beta_binomial_bins(yes, no, lower, upper, w, log_choose):  # type: ignore[no-untyped-def]
+    """Sum the terms of each bin, and j times the probability as well."""
+    n, k_bins, size = len(yes), lower.shape[1], len(log_choose)
+    q, d_eta = np.zeros((n, k_bins)), np.zeros((n, k_bins))
+    d_log_w, total = np.zeros((n, k_bins)), np.zeros((n, k_bins))
+    p, score, score_w = np.empty(size), np.empty(size), np.empty(size)
+    for i in range(n):
+        row = i if len(lower) > 1 else 0
+        _fill_terms(yes[i], no[i], w, log_choose, p, score, score_w)
+        for k in range(k_bins):
+            for j in range(lower[row, k], min(upper[row, k], size - 1) + 1):
+                q[i, k] += p[j]
+                d_eta[i, k] += p[j] * score[j]
+                d_log_w[i, k] += p[j] * score_w[j]
+                total[i, k] += p[j] * j
+    return q, d_eta, d_log_w, total

@@ -1,0 +1,183 @@
+"""Bins of counts whose variance is mean + b mean²: Poisson, binomial and negative binomial.
+
+All three have p_(j+1) / p_j = omega (1 + b j)/(j + 1) with omega = mean/(1 + b mean), so
+
+    log p_j = log p_0 + j log omega + sum_(i<j) log((1 + b i)/(i + 1)),
+    log p_0 = -log(1 + b mean)/b,
+    dP(y <= j)/d eta = -g (j + 1) p_(j+1),
+
+with b = 0 and g = 1 (Poisson), b = -1/trials and g = 1 - mean/trials (binomial, logit link),
+b = dispersion and g = 1 (negative binomial, log link). A bin is summed from its largest term
+outwards until terms no longer count.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from unbin.families.base import BinModel, as_rows
+from unbin.typing import FloatArray, IntArray
+
+_LARGEST_COUNT = 1 << 22
+"""A bin that ends above this is taken as open: tables of terms stay small."""
+_OPEN = 1 << 62
+_NEGLIGIBLE = 1e-18
+_TINY = 1e-307
+"""Below this numbers lose their digits and no longer fall when multiplied by 0.99."""
+_SMALL_TAIL = 1e-3
+"""An open bin above this is 1 minus the rest; below, the tail is summed term by term."""
+
+
+@dataclass(frozen=True, slots=True)
+class CountLaw:
+    """A law of counts for each row.
+
+    Attributes
+    ----------
+    b : float
+        The variance is mean + b mean².
+    mean, log_omega, log_zero, g : (n,)
+        As in the formulas above; ``log_zero`` is log p_0.
+    slope, level : (n,)
+        d log p_j / d log b = sum_(i<j) b i/(1 + b i) - slope j + level, where b is a parameter.
+    """
+
+    b: float
+    mean: FloatArray
+    log_omega: FloatArray
+    log_zero: FloatArray
+    g: FloatArray
+    slope: FloatArray
+    level: FloatArray
+
+
+def count_bins(
+    law: CountLaw, lower: FloatArray, upper: FloatArray, *, n_nuisance: int = 0
+) -> BinModel:
+    """Return the probabilities of bins from ``lower`` to ``upper``, both included."""
+    low, high = integers_of_bins(lower, upper)
+    finite = high[high < _OPEN]
+    size = max(int(low.max(initial=0)), int(finite.max(initial=0))) + 2
+    law_rows = (law.mean, law.log_omega, law.log_zero, law.g, law.slope, law.level)
+    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, _term_tables(law.b, size))
+    return BinModel(q, d_eta, d_log_b[None][:n_nuisance])
+
+
+def integers_of_bins(lower: FloatArray, upper: FloatArray) -> tuple[IntArray, IntArray]:
+    """Return the first and the last integer of each bin, as rows of int64."""
+    low, high = np.maximum(np.ceil(as_rows(lower)), 0.0), np.floor(as_rows(upper))
+    empty = (low > high) | (low > _LARGEST_COUNT)
+    first = np.where(empty, 1.0, low).astype(np.int64)
+    last = np.where(high > _LARGEST_COUNT, _OPEN, np.where(empty, 0.0, high)).astype(np.int64)
+    return first, np.where(empty, 0, last)
+
+
+def _term_tables(b: float, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return (1 + b j)/(j + 1), the sums of its logarithms and of b i/(1 + b i) below j."""
+    j = np.arange(size)
+    trials = np.rint(-1 / b) if b < 0 else np.inf
+    numerator = np.maximum(trials - j, 0.0) / trials if b < 0 else 1 + b * j
+    ratio = numerator / (j + 1)
+    exists = ratio > 0
+    log_ratio = np.log(ratio, out=np.zeros(size), where=exists)
+    growth = np.divide(b * j, numerator, out=np.zeros(size), where=exists)
+    return ratio, _sums_below(log_ratio), _sums_below(growth)
+
+
+def _sums_below(values: FloatArray) -> FloatArray:
+    # thousands of terms: doubles would leave errors of 1e-11 in the probabilities
+    sums = np.cumsum(values[:-1], dtype=np.longdouble)
+    return np.concatenate([[0.0], sums]).astype(np.float64)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _term(j, start, log_omega, tables):  # type: ignore[no-untyped-def]
+    """Return p_j."""
+    return math.exp(start + j * log_omega + tables[1][j])
+
+
+@njit(cache=True, nogil=True)
+def _sum_bin(low, high, mode, start, log_omega, omega, slope, tables):  # type: ignore[no-untyped-def]
+    """Return sum p_j, sum p_j (growth_j - slope j), p_low and p_high of a bounded bin."""
+    ratio, _, growth = tables
+    anchor = min(max(mode, low), high)
+    p = _term(anchor, start, log_omega, tables)
+    total, score = p, p * (growth[anchor] - slope * anchor)
+    r, j = p, anchor
+    while j < high and r > _NEGLIGIBLE * total:
+        r *= omega * ratio[j]
+        j += 1
+        total += r
+        score += r * (growth[j] - slope * j)
+    p_high = r if j == high else 0.0
+    r, j = p, anchor
+    while j > low and r > _NEGLIGIBLE * total:
+        j -= 1
+        r /= omega * ratio[j]
+        total += r
+        score += r * (growth[j] - slope * j)
+    p_low = r if j == low else 0.0
+    return total, score, p_low, p_high
+
+
+@njit(cache=True, nogil=True)
+def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyped-def]
+    """Return sum p_j and sum p_j (growth_j - slope j) over j >= low, where terms fall."""
+    omega = math.exp(log_omega)
+    r, growth, j = _term(low, start, log_omega, tables), tables[2][low], low
+    total, score = r, r * (growth - slope * low)
+    while r > _NEGLIGIBLE * total + _TINY:
+        r *= omega * (1 + b * j) / (j + 1)
+        growth += b * j / (1 + b * j)
+        j += 1
+        total += r
+        score += r * (growth - slope * j)
+    return total, score
+
+
+@njit(cache=True, nogil=True)
+def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-def]
+    """Return q, dq/d eta and dq/d log b, each (n, K)."""
+    mean, log_omega, log_zero, g, slope, level = law_rows
+    n, k_bins = len(mean), lower.shape[1]
+    block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
+    q, d_eta, d_log_b = block[0], block[1], block[2]
+    for i in range(n):
+        row = i if len(lower) > 1 else 0
+        omega, mode = math.exp(log_omega[i]), int(min(mean[i], 1e15))
+        # what was summed from 0 on without a gap, for the bin that is open above
+        covered, mass_below, score_below = 0, 0.0, 0.0
+        for k in range(k_bins):
+            low, high = lower[row, k], upper[row, k]
+            if low > high:
+                continue
+            if high < _OPEN:
+                mass, score, p_low, p_high = _sum_bin(
+                    low, high, mode, log_zero[i], log_omega[i], omega, slope[i], tables
+                )
+                score += level[i] * mass
+                if low == covered:
+                    covered = high + 1
+                    mass_below += mass
+                    score_below += score
+                rest = (high + 1) * omega * tables[0][high] * p_high
+            else:
+                if low == 0:
+                    mass_below, score_below = 0.0, 0.0
+                elif low != covered:
+                    mass_below, score_below, _, _ = _sum_bin(
+                        0, low - 1, mode, log_zero[i], log_omega[i], omega, slope[i], tables
+                    )
+                    score_below += level[i] * mass_below
+                mass, score = 1 - mass_below, -score_below
+                if mass < _SMALL_TAIL:
+                    mass, score = _sum_tail(low, b, log_zero[i], log_omega[i], slope[i], tables)
+                    score += level[i] * mass
+                p_low, rest = _term(low, log_zero[i], log_omega[i], tables), 0.0
+            q[i, k], d_log_b[i, k] = mass, score
+            d_eta[i, k] = g[i] * (low * p_low - rest)
+    return q, d_eta, d_log_b

@@ -1,0 +1,88 @@
+"""Overdispersed counts, log link."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from unbin.families.base import (
+    LARGEST_ETA,
+    BinModel,
+    DensityModel,
+    Family,
+    Interval,
+    as_rows,
+    log_link_mean,
+    log_of,
+    tilted_bin_means,
+)
+from unbin.families.counts import CountLaw, count_bins
+from unbin.typing import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class NegativeBinomial(Family):
+    """Counts with variance mean + a mean² (NB2), a mixture of Poisson laws.
+
+    link(mean) = log mean, domain [0, inf). With r = 1/a,
+    P(y = j) = Gamma(j + r)/(j! Gamma(r)) · (r/(r + mean))^r · (mean/(r + mean))^j.
+    Nuisance: log_dispersion = log a; a to 0 is the Poisson family.
+    """
+
+    name: ClassVar[str] = "negative-binomial"
+    nuisance_names: ClassVar[tuple[str, ...]] = ("log_dispersion",)
+
+    @property
+    def domain(self) -> Interval:
+        return Interval(0.0, np.inf, integer=True)
+
+    def link(self, mean: FloatArray) -> FloatArray:
+        return log_of(mean)
+
+    def inverse_link(self, eta: FloatArray) -> FloatArray:
+        return log_link_mean(eta)
+
+    def mean_derivative(self, eta: FloatArray) -> FloatArray:
+        return self.inverse_link(eta)
+
+    def interior(self, mean: FloatArray) -> FloatArray:
+        return np.maximum(mean, 0.01)
+
+    def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
+        mean = self.inverse_link(eta)
+        return np.asarray(mean + np.exp(nuisance[0]) * mean * mean)
+
+    def bins(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> BinModel:
+        a, mean = float(np.exp(nuisance[0])), self.inverse_link(eta)
+        log_growth = np.log1p(a * mean)
+        law = CountLaw(
+            b=a,
+            mean=mean,
+            log_omega=np.minimum(eta, LARGEST_ETA) - log_growth,
+            log_zero=-log_growth / a,
+            g=np.ones_like(eta),
+            slope=a * mean / (1 + a * mean),
+            level=log_growth / a - mean / (1 + a * mean),
+        )
+        return count_bins(law, lower, upper, n_nuisance=1)
+
+    def bin_means(
+        self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
+    ) -> FloatArray:
+        model, mean = self.bins(eta, lower, upper, nuisance), self.inverse_link(eta)
+        scale = 1 + np.exp(nuisance[0]) * mean
+        return tilted_bin_means(mean, scale, model, np.maximum(lower, 0), upper)
+
+    def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
+        points = as_rows(y)
+        model = self.bins(eta, points, points, nuisance)
+        return DensityModel(model.probability, model.d_eta, model.d_nuisance)
+
+    def start_nuisance(self, mean: float, variance: float) -> FloatArray:
+        safe = max(mean, 0.01)
+        dispersion = (variance - safe) / safe**2
+        return np.array([np.log(np.clip(dispersion, 0.01, 100.0))])

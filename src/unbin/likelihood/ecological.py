@@ -1,0 +1,149 @@
+"""Regression of block means on block means: the ecological estimate, and the start of scoring.
+
+Each block's mean is read off its table (a published mean, else bins at representative values,
+else the middle order statistic) and regressed on the means of its features with the family's
+link. It ignores the spread within blocks, so it is biased where the link bends, but it needs no
+start and looks at no person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin.design import Design
+from unbin.families import Family
+from unbin.likelihood.statistics import PublishedCounts
+from unbin.typing import BoolArray, FloatArray
+
+_SWEEPS = 12
+_SHRINK = 1e-2
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTargets:
+    """A mean and a variance per block, read off its table.
+
+    Attributes
+    ----------
+    mean, variance : (B,)
+        NaN where the release says nothing.
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Blocks about which something was published."""
+        return np.isfinite(self.mean)
+
+
+@dataclass(frozen=True, slots=True)
+class EcologicalFit:
+    """Block-means regression: theta as in ``Design``, its covariance (robust over blocks)."""
+
+    theta: FloatArray
+    covariance: FloatArray
+    residual_variance: float
+
+
+def block_targets(counts: PublishedCounts, means: FloatArray | None = None) -> BlockTargets:
+    """Read each block's mean and variance off its counts, or take the published mean."""
+    value = representative_values(counts)
+    c, n = counts.count, counts.n
+    mean = np.where(counts.known, (c * value).sum(axis=1) / n, np.nan)
+    variance = (c * (value - mean[:, None]) ** 2).sum(axis=1) / n
+    variance = np.where(counts.known, variance, np.nan)
+    if means is not None:
+        mean = np.where(np.isfinite(means), means, mean)
+    return BlockTargets(mean, variance)
+
+
+def representative_values(counts: PublishedCounts) -> FloatArray:
+    """Return one value per bin, shape (B, K): midpoints, and exponential tails at open ends.
+
+    An open end has the mean excess that makes its density meet its neighbour's, between a quarter
+    of and twice the neighbour's width. Padding gets 0.
+    """
+    shape = counts.count.shape
+    lower, upper = (np.broadcast_to(edge, shape) for edge in (counts.lower, counts.upper))
+    width = upper - lower
+    inner = np.isfinite(width) & (width >= 0)
+    share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count
+    density = np.where(inner, (share + 0.5) / np.maximum(width, 0.5 * _typical(width, inner)), 0.0)
+    fallback = _typical(width, inner)
+    scale = _tail(share + 0.5, np.roll(density, -1, axis=1), np.roll(width, -1, axis=1), fallback)
+    below = np.isneginf(lower) & np.isfinite(upper)
+    result = np.where(inner, 0.5 * (np.where(inner, lower, 0.0) + np.where(inner, upper, 0.0)), 0.0)
+    result = np.where(below, np.where(below, upper, 0.0) - scale, result)
+    scale = _tail(share + 0.5, np.roll(density, 1, axis=1), np.roll(width, 1, axis=1), fallback)
+    above = np.isposinf(upper) & np.isfinite(lower)
+    return np.where(above, np.where(above, lower, 0.0) + scale, result)
+
+
+def _typical(width: FloatArray, inner: BoolArray) -> float:
+    positive = width[inner & (width > 0)]
+    return float(np.median(positive)) if positive.size else 1.0
+
+
+def _tail(count: FloatArray, density: FloatArray, width: FloatArray, fallback: float) -> FloatArray:
+    """Return the mean excess of an open bin over its edge."""
+    usable = density > 0
+    width = np.where(usable, width, fallback)
+    excess = np.where(usable, count / np.where(usable, density, 1.0), 0.5 * fallback)
+    return np.asarray(np.clip(excess, 0.25 * width, 2.0 * width))
+
+
+def block_means_regression(
+    design: Design, family: Family, targets: BlockTargets, nuisance: FloatArray
+) -> EcologicalFit:
+    """Regress the blocks' means on the means of their features, weighted by people.
+
+    A ridge of one hundredth of the mean diagonal keeps it defined with few blocks.
+    """
+    known = targets.known
+    shift = int(design.fit_intercept)
+    people = np.diff(design.start)[known].astype(float)
+    x = design.block_means()[known]
+    offset = (np.add.reduceat(design.offset, design.start[:-1]) / np.diff(design.start))[known]
+    if shift:
+        x = np.column_stack([np.ones(len(x)), x])
+    y = family.interior(targets.mean[known])
+    pooled = family.interior(np.array([people @ y / people.sum()]))
+    eta = np.broadcast_to(family.link(pooled), y.shape)
+    theta = np.zeros(x.shape[1])
+    for _ in range(_SWEEPS):
+        slope = family.mean_derivative(eta)
+        weight = people * slope**2 / np.maximum(family.variance(eta, nuisance), 1e-300)
+        working = eta - offset + (y - family.inverse_link(eta)) / slope
+        theta, gram, ridge = _weighted_ridge(x, working, weight, shift)
+        new = np.clip(x @ theta + offset, eta - 2 * _reach(eta), eta + 2 * _reach(eta))
+        done = np.abs(new - eta).max() <= 1e-8 * _reach(eta)
+        eta = new
+        if done:
+            break
+    residual = y - family.inverse_link(eta)
+    scores = x * (weight * residual / slope)[:, None]
+    bread = np.linalg.pinv(gram + ridge)
+    b, p = x.shape
+    meat = scores.T @ scores * (b / max(b - p, 1))
+    spread = float((people * residual**2).sum() / max(b - p, 1))
+    return EcologicalFit(theta, bread @ meat @ bread, spread)
+
+
+def _weighted_ridge(
+    x: FloatArray, y: FloatArray, weight: FloatArray, shift: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    gram = x.T @ (x * weight[:, None])
+    diagonal = np.diag(gram)[shift:]
+    size = _SHRINK * float(diagonal.mean()) if len(diagonal) else 0.0
+    ridge = np.diag(np.concatenate([np.zeros(shift), np.full(len(diagonal), size)]))
+    theta = np.linalg.lstsq(gram + ridge, x.T @ (weight * y), rcond=1e-12)[0]
+    return theta, gram, ridge
+
+
+def _reach(eta: FloatArray) -> float:
+    """Return how far eta may sensibly move in a sweep: its own size, at least 1."""
+    return max(1.0, float(np.abs(eta).max(initial=0.0)))

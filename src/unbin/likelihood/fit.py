@@ -1,0 +1,203 @@
+"""Fit a GLM to published statistics: start, solve, and state the uncertainty."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unbin.design import Design
+from unbin.exceptions import ReleaseError
+from unbin.families import Family
+from unbin.likelihood.composite import composite_sums, maximise_composite
+from unbin.likelihood.ecological import block_targets
+from unbin.likelihood.inference import covariance
+from unbin.likelihood.moments import Problem, PublishedMeans
+from unbin.likelihood.parameters import Coordinates
+from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
+from unbin.likelihood.start import starting_point, step_scale
+from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.release import Release
+from unbin.typing import FloatArray
+
+_SINGULAR = 0.02
+"""Below this share of the multinomial variance S is too close to singular for scoring."""
+
+
+def fit_likelihood(
+    design: Design,
+    release: Release,
+    family: Family,
+    *,
+    alpha: float = 0.0,
+    start: FloatArray | None = None,
+    tol: float = 1e-6,
+    max_iter: int = 50,
+    means: FloatArray | None = None,
+    noise_sd: float = 0.0,
+    mean_noise_sd: float = 0.0,
+) -> LikelihoodFit:
+    """Estimate the coefficients of people from what was published about their blocks.
+
+    Block-means regression starts the quasi-score; if scoring does not converge from there, the
+    composite likelihood is maximised first. Where the features tell almost everybody's bin the
+    covariance of the counts is singular, and the composite estimate stands.
+
+    Parameters
+    ----------
+    design : Design
+        Rows laid out in the blocks of the release.
+    release : Release
+        Aligned with the design: blocks in the same order, all sizes known.
+    family : Family
+    alpha : float
+        Mean loss + alpha/2 · ‖coef‖², coefficients in units of X.
+    start : (n_theta + m,), optional
+        Theta and nuisance parameters to start from, for example of a neighbouring alpha.
+    tol : float
+        Stop when the squared distance to the root, in standard errors, is below.
+    max_iter : int
+        Passes over the rows by scoring, at most.
+    means : (B,), optional
+        Published means of the targets, NaN where there is none.
+    noise_sd, mean_noise_sd : float
+        Standard deviation of noise known to have been added to every count, every mean.
+
+    Returns
+    -------
+    LikelihoodFit
+    """
+    problem = make_problem(
+        design, release, family, means=means, noise_sd=noise_sd, mean_noise_sd=mean_noise_sd
+    )
+    penalty = ridge_penalty(problem, alpha)
+    if start is None:
+        free = starting_point(problem)
+    else:
+        n_theta = problem.coordinates.n_theta
+        free = problem.coordinates.join(start[:n_theta], start[n_theta:])
+    cap = step_scale(problem, free)
+    result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    if not _acceptable(result) and problem.counts.informative:
+        return _from_composite(problem, free, penalty, cap, tol, max_iter)
+    return _finish(problem, result, penalty)
+
+
+def make_problem(
+    design: Design,
+    release: Release,
+    family: Family,
+    *,
+    means: FloatArray | None = None,
+    noise_sd: float = 0.0,
+    mean_noise_sd: float = 0.0,
+) -> Problem:
+    """Bring rows, release and family together."""
+    release.check_domain(family.domain, family=family.name)
+    smallest = 1 if family.has_thresholds else 5
+    counts = published_counts(release, family.domain, smallest=smallest)
+    if family.has_thresholds and not counts.shared:
+        raise ReleaseError(
+            f"family {family.name!r}: needs the same bins in every block, the release has "
+            "different ones; merge them to common edges or choose another family"
+        )
+    m = counts.n_bins - 1 if family.has_thresholds else len(family.nuisance_names)
+    coordinates = Coordinates(
+        design.n_parameters,
+        m,
+        family.has_thresholds,
+        family.has_thresholds and design.fit_intercept,
+    )
+    published = None if means is None else _published_means(counts, means, mean_noise_sd)
+    weight = np.ones(len(counts.n))
+    return Problem(design, counts, family, coordinates, published, noise_sd, weight)
+
+
+def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
+    """Return the ridge weight of each free parameter, times the number of people."""
+    weight = problem.n_people * problem.design.ridge(alpha)
+    weight = weight[int(problem.coordinates.fixed_intercept) :]
+    return np.concatenate([weight, np.zeros(problem.coordinates.n_nuisance)])
+
+
+def _published_means(
+    counts: PublishedCounts, means: FloatArray, noise_sd: float
+) -> PublishedMeans | None:
+    if not np.isfinite(means).any():
+        return None
+    spread = float(np.nanmean(block_targets(counts).variance)) if counts.informative else 0.0
+    if spread <= 0:
+        n = counts.n[np.isfinite(means)]
+        known = means[np.isfinite(means)]
+        spread = float(np.average((known - np.average(known, weights=n)) ** 2, weights=n))
+    unit = float(np.sqrt(spread)) or 1.0
+    return PublishedMeans(np.asarray(means, dtype=float), unit, noise_sd)
+
+
+def _acceptable(result: ScoringResult) -> bool:
+    return result.status is Status.CONVERGED and result.sums.spread >= _SINGULAR
+
+
+def _from_composite(
+    problem: Problem,
+    free: FloatArray,
+    penalty: FloatArray,
+    cap: FloatArray,
+    tol: float,
+    max_iter: int,
+) -> LikelihoodFit:
+    """Maximise the composite likelihood, then solve the quasi-score if S allows it."""
+    composite = maximise_composite(problem, free, penalty)
+    result = solve_quasi_score(
+        problem, composite.free, penalty, cap=0.25 * cap, tol=tol, max_iter=max_iter
+    )
+    if _acceptable(result):
+        return _finish(problem, result, penalty)
+    sums = score_sums(problem, composite.free, penalty)
+    if sums.spread >= _SINGULAR and result.status is not Status.CONVERGED:
+        return _finish(problem, result, penalty)
+    status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
+    stay = ScoringResult(composite.free, sums, status, composite.n_iter, ())
+    return _finish(problem, stay, penalty, composite=True)
+
+
+def _finish(
+    problem: Problem, result: ScoringResult, penalty: FloatArray, *, composite: bool = False
+) -> LikelihoodFit:
+    """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
+    free, sums, p = result.free, result.sums, len(result.free)
+    df = float(sums.block_df.sum()) - p
+    misfit = float(sums.block_misfit.sum())
+    information, scores = sums.information, sums.block_scores
+    if composite:
+        found = composite_sums(problem, free, penalty, covariance=True)
+        information, scores = found.information, found.block_scores
+    cov, kind = covariance(information, penalty, scores, ratio=misfit / df if df > 0 else 1.0)
+    theta, nuisance = problem.coordinates.split(free)
+    jacobian = problem.coordinates.jacobian(free)
+    back = np.linalg.pinv(jacobian)
+    n_bins = problem.counts.n_bins
+    return LikelihoodFit(
+        theta=theta,
+        nuisance=nuisance,
+        covariance=jacobian @ cov @ jacobian.T,
+        covariance_kind=kind,
+        information=back.T @ information @ back,
+        meat=back.T @ (scores.T @ scores) @ back,
+        misfit=misfit,
+        df=df,
+        block_misfit=sums.block_misfit,
+        block_df=sums.block_df,
+        log_score=_log_score(problem.counts, sums.mean[:, :n_bins]),
+        status=result.status,
+        n_iter=result.n_iter,
+        path=result.path,
+        counts=problem.counts,
+        expected=sums.mean[:, :n_bins],
+    )
+
+
+def _log_score(counts: PublishedCounts, expected: FloatArray) -> float:
+    """Return Σ c log(m / n) per person of the blocks with counts."""
+    share = np.maximum(expected, 1e-300) / counts.n[:, None]
+    total = np.where(counts.valid(), counts.count * np.log(share), 0.0).sum()
+    return float(total / max(int(counts.n[counts.known].sum()), 1))

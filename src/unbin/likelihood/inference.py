@@ -1,0 +1,115 @@
+"""Uncertainty of a likelihood fit: covariance, goodness of fit, Wald tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chi2
+
+from unbin.likelihood.results import CovarianceKind, LikelihoodFit
+from unbin.likelihood.scoring import solve_scaled
+from unbin.typing import FloatArray
+
+ENOUGH_BLOCKS = 50
+"""From here on the sandwich over blocks is trusted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaldTest:
+    """A chi-square test of linear hypotheses."""
+
+    statistic: float
+    df: int
+    p_value: float
+
+
+@dataclass(frozen=True, slots=True)
+class GoodnessOfFit:
+    """Misfit Q against its expectation.
+
+    Attributes
+    ----------
+    ratio : float
+        Q/df: 1 when the model fits, larger when blocks differ by more than the model says.
+    p_value : float
+        From a scaled chi-square whose variance is that of the blocks' contributions, so that
+        sparse tables are not called misfits.
+    """
+
+    misfit: float
+    df: float
+    ratio: float
+    p_value: float
+
+
+def covariance(
+    information: FloatArray,
+    penalty: FloatArray,
+    block_scores: FloatArray,
+    *,
+    ratio: float,
+) -> tuple[FloatArray, CovarianceKind]:
+    """Return the covariance of the free parameters.
+
+    With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
+    ``ENOUGH_BLOCKS`` blocks on, else bread J bread times max(1, Q/df).
+
+    Parameters
+    ----------
+    information : (p, p)
+    penalty : (p,)
+    block_scores : (B, p)
+        Rows of zeros are blocks that say nothing.
+    ratio : float
+        Q/df.
+    """
+    p = len(penalty)
+    bread = solve_scaled(information + np.diag(penalty), np.eye(p))
+    n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
+    if n_blocks >= max(ENOUGH_BLOCKS, 2 * p):
+        centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
+        meat = centred.T @ centred * (n_blocks / (n_blocks - p))
+        return bread @ meat @ bread, CovarianceKind.SANDWICH
+    scale = max(1.0, ratio)
+    kind = CovarianceKind.SCALED if scale > 1 else CovarianceKind.MODEL
+    return bread @ information @ bread * scale, kind
+
+
+def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:
+    """Test whether the published statistics are as close to their expectations as they should."""
+    return _goodness(fit.block_misfit, fit.block_df, fit.df)
+
+
+def _goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> GoodnessOfFit:
+    misfit = float(block_misfit.sum())
+    if df <= 0:
+        return GoodnessOfFit(misfit, df, np.nan, np.nan)
+    ratio = misfit / df
+    spread = float(((block_misfit - ratio * block_df) ** 2).sum()) / max(ratio, 1.0) ** 2
+    stretch = max(1.0, spread / (2 * df))
+    return GoodnessOfFit(misfit, df, ratio, float(chi2.sf(misfit / stretch, df / stretch)))
+
+
+def worst_blocks(fit: LikelihoodFit, size: int = 5) -> FloatArray:
+    """Return the places of the blocks that fit worst, by their excess over what is expected."""
+    excess = (fit.block_misfit - fit.block_df) / np.sqrt(2 * np.maximum(fit.block_df, 1.0))
+    return np.asarray(np.argsort(-excess, kind="stable")[:size])
+
+
+def wald_test(estimate: FloatArray, covariance: FloatArray) -> WaldTest:
+    """Test that every entry of ``estimate`` is 0.
+
+    Parameters
+    ----------
+    estimate : (k,)
+    covariance : (k, k)
+    """
+    size = np.sqrt(np.diag(covariance))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(size, size))
+    keep = values > 1e-10
+    rotated = vectors.T @ (estimate / size)
+    statistic = float((rotated[keep] ** 2 / values[keep]).sum())
+    df = int(keep.sum())
+    return WaldTest(statistic, df, float(chi2.sf(statistic, df)) if df else 1.0)

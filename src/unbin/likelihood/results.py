@@ -1,0 +1,90 @@
+"""What a likelihood fit returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from unbin.likelihood.statistics import PublishedCounts
+from unbin.typing import FloatArray
+
+
+class Status(Enum):
+    """How a fit ended, in a sentence."""
+
+    CONVERGED = "The quasi-score of the published statistics was solved."
+    COMPOSITE = (
+        "The features tell almost everybody's bin, so the composite likelihood was maximised "
+        "instead of solving the quasi-score."
+    )
+    NOT_CONVERGED = (
+        "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
+        "alpha."
+    )
+
+    @property
+    def converged(self) -> bool:
+        """Whether the estimate solves its equations."""
+        return self is not Status.NOT_CONVERGED
+
+
+class CovarianceKind(Enum):
+    """Where the covariance of the estimate comes from, in a sentence."""
+
+    SANDWICH = "Robust to effects shared by the people of a block (sandwich over blocks)."
+    SCALED = "From the information, scaled by the misfit Q/df because it is above 1."
+    MODEL = "From the information; there are too few blocks for a sandwich."
+
+
+@dataclass(frozen=True, slots=True)
+class LikelihoodFit:
+    """Estimate, uncertainty and misfit. p = len(theta) + len(nuisance), B blocks.
+
+    Attributes
+    ----------
+    theta : (design.n_parameters,)
+        Intercept (if any) and slopes, for ``Design.to_coefficients``.
+    nuisance : (m,)
+        In the order of the family's ``nuisance_names``; the thresholds of an ordinal family.
+    covariance : (p, p)
+        Of (theta, nuisance).
+    covariance_kind : CovarianceKind
+    information : (p, p)
+        J, without the ridge.
+    meat : (p, p)
+        Σ g_b g_bᵀ of the block scores.
+    misfit : float
+        Q = Σ (c - m)ᵀ S⁻¹ (c - m).
+    df : float
+        Expectation of Q at the true parameters, less the parameters fitted.
+    block_misfit, block_df : (B,)
+        The contribution of each block to Q, and its expectation.
+    log_score : float
+        Σ c log(m / n) per person: the larger the better, comparable across families.
+    status : Status
+    n_iter : int
+        Passes over the rows by scoring.
+    path : tuple of float
+        UᵀJ⁻¹U along the way.
+    counts : PublishedCounts
+        The counts as fitted, far bins merged.
+    expected : (B, K)
+        Expected counts.
+    """
+
+    theta: FloatArray
+    nuisance: FloatArray
+    covariance: FloatArray
+    covariance_kind: CovarianceKind
+    information: FloatArray
+    meat: FloatArray
+    misfit: float
+    df: float
+    block_misfit: FloatArray
+    block_df: FloatArray
+    log_score: float
+    status: Status
+    n_iter: int
+    path: tuple[float, ...]
+    counts: PublishedCounts
+    expected: FloatArray

@@ -1,0 +1,254 @@
+"""The quasi-score of the published statistics, solved by Fisher scoring.
+
+With m_b, D_b and S_b the moments of block b (see :mod:`unbin.likelihood.moments`) and c_b what was
+published, solve Σ D_bᵀ S_b⁻¹ (c_b - m_b) = n R free for the free parameters, R the ridge. The
+information is J = Σ D_bᵀ S_b⁻¹ D_b. The counts of a block sum to its number of people, so S_b is
+singular and the largest bin is left out; with noise added to the counts nothing needs to be.
+
+A step is halved until the decrement UᵀJ⁻¹U, the squared distance to the root in units of standard
+errors, falls; the first steps are capped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from unbin.likelihood.moments import BlockMoments, Problem, block_moments
+from unbin.likelihood.results import Status
+from unbin.typing import BoolArray, FloatArray, IntArray
+
+_JITTER = 1e-6
+"""Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
+_CAPPED_STEPS = 3
+_HALVINGS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreSums:
+    """Sums over blocks at one value of the parameters.
+
+    Attributes
+    ----------
+    score : (p,)
+        The penalised quasi-score U.
+    information : (p, p)
+        J, without the ridge.
+    block_scores : (B, p)
+        D_bᵀ S_b⁻¹ (c_b - m_b).
+    block_misfit : (B,)
+        (c_b - m_b)ᵀ S_b⁻¹ (c_b - m_b).
+    block_df : (B,)
+        Expectation of ``block_misfit`` at the true parameters.
+    mean : (B, L)
+        Expected statistics.
+    spread : float
+        Trace of all S_b over that of multinomial counts with the same means: near 0 when the
+        features tell everybody's bin.
+    """
+
+    score: FloatArray
+    information: FloatArray
+    block_scores: FloatArray
+    block_misfit: FloatArray
+    block_df: FloatArray
+    mean: FloatArray
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class ScoringResult:
+    """Where scoring ended: the free parameters, the sums there, and how it went."""
+
+    free: FloatArray
+    sums: ScoreSums
+    status: Status
+    n_iter: int
+    path: tuple[float, ...]
+
+
+def published(problem: Problem) -> FloatArray:
+    """Return what was published as a (B, L) array; 0 where nothing was."""
+    if problem.means is None:
+        return problem.counts.count
+    total = problem.means.mean * problem.counts.n / problem.means.unit
+    return np.column_stack([problem.counts.count, np.nan_to_num(total)])
+
+
+def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+    """Return the quasi-score and its information in one pass over the rows.
+
+    Parameters
+    ----------
+    problem : Problem
+    free : (p,)
+    penalty : (p,)
+        Ridge weight of each free parameter, times the number of people.
+    """
+    p, n_blocks = len(free), len(problem.counts.n)
+    information = np.zeros((p, p))
+    block_scores = np.zeros((n_blocks, p))
+    misfit, df = np.zeros(n_blocks), np.zeros(n_blocks)
+    mean = np.zeros((n_blocks, problem.n_statistics))
+    target, reference, used = published(problem), _reference(problem), _used(problem)
+    spread = np.zeros(2)
+    for part in block_moments(problem, free):
+        blocks, n_bins = part.blocks, problem.counts.n_bins
+        mean[blocks] = part.mean
+        spread += _spread(part, problem.counts.n[blocks], n_bins)
+        residual = target[blocks] - part.mean
+        _add_noise(problem, part)
+        white, white_residual, df[blocks] = whiten(
+            part.covariance, part.derivative, residual, reference[blocks], used[blocks]
+        )
+        flat = white.reshape(-1, p)
+        information += flat.T @ flat
+        block_scores[blocks] = (white_residual[:, None, :] @ white)[:, 0]
+        misfit[blocks] = (white_residual**2).sum(axis=1)
+    score = block_scores.sum(axis=0) - penalty * free
+    share = float(spread[0] / spread[1]) if spread[1] > 0 else 1.0
+    return ScoreSums(score, information, block_scores, misfit, df, mean, share)
+
+
+def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve a symmetric system, ignoring directions that carry nothing.
+
+    The matrix is scaled to a unit diagonal first; eigenvalues below 1e-12 count as 0.
+    """
+    size = np.sqrt(np.diag(matrix))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    inverse = np.where(values > 1e-12, 1.0 / np.maximum(values, 1e-12), 0.0)
+    scaled = (right.T / size).T
+    result = vectors @ ((vectors.T @ scaled).T * inverse).T
+    return np.asarray((result.T / size).T)
+
+
+def solve_quasi_score(
+    problem: Problem,
+    free: FloatArray,
+    penalty: FloatArray,
+    *,
+    cap: FloatArray,
+    tol: float,
+    max_iter: int,
+) -> ScoringResult:
+    """Solve the penalised quasi-score from ``free``.
+
+    Parameters
+    ----------
+    cap : (p,)
+        Scale of each free parameter: the first steps are at most 1 of these long.
+    tol : float
+        Stop when UᵀJ⁻¹U, a squared distance in standard errors, is below.
+    max_iter : int
+        Passes over the rows at most.
+    """
+    ridge = np.diag(penalty)
+    sums = score_sums(problem, free, penalty)
+    step, decrement = _direction(sums, ridge)
+    path = [decrement]
+    length, n_iter = 1.0, 1
+    while decrement > tol and n_iter < max_iter:
+        if n_iter <= _CAPPED_STEPS:
+            length = min(length, 1.0 / max(float(np.linalg.norm(step / cap)), 1e-300))
+        trial = score_sums(problem, free + length * step, penalty)
+        n_iter += 1
+        new_step, new_decrement = _direction(trial, ridge)
+        if new_decrement < decrement or (n_iter <= _CAPPED_STEPS and new_decrement < 4 * decrement):
+            free, sums, step, decrement = free + length * step, trial, new_step, new_decrement
+            length = min(1.0, 4 * length)
+            path.append(decrement)
+        else:
+            length /= 4
+            if length < 0.5**_HALVINGS:
+                break
+    status = Status.CONVERGED if decrement <= tol else Status.NOT_CONVERGED
+    return ScoringResult(free, sums, status, n_iter, tuple(path))
+
+
+def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:
+    """Return the scoring step and the decrement UᵀJ⁻¹U; infinite where sums are not finite."""
+    if not (np.isfinite(sums.score).all() and np.isfinite(sums.information).all()):
+        return np.zeros_like(sums.score), np.inf
+    step = solve_scaled(sums.information + ridge, sums.score)
+    return step, float(sums.score @ step)
+
+
+def _reference(problem: Problem) -> IntArray:
+    """Return the bin left out of each block, -1 for none."""
+    if problem.noise_sd > 0:
+        return np.full(len(problem.counts.n), -1)
+    return np.asarray(problem.counts.count.argmax(axis=1))
+
+
+def _used(problem: Problem) -> BoolArray:
+    """Mark the statistics that were published, shape (B, L)."""
+    used = problem.counts.valid()
+    if problem.means is not None:
+        used = np.column_stack([used, np.isfinite(problem.means.mean)])
+    return used
+
+
+def _spread(part: BlockMoments, n: IntArray, n_bins: int) -> FloatArray:
+    m = part.mean[:, :n_bins]
+    trace = part.covariance[:, np.arange(n_bins), np.arange(n_bins)].sum()
+    return np.array([trace, (m * (1 - m / n[:, None])).sum()])
+
+
+def _add_noise(problem: Problem, part: BlockMoments) -> None:
+    """Add the variance of noise known to have been added to counts and means, in place."""
+    bins = np.arange(problem.counts.n_bins)
+    part.covariance[:, bins, bins] += problem.noise_sd**2
+    if problem.means is not None and problem.means.noise_sd > 0:
+        sd = problem.counts.n[part.blocks] * problem.means.noise_sd / problem.means.unit
+        part.covariance[:, -1, -1] += sd**2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def whiten(covariance, derivative, residual, reference, used):  # type: ignore[no-untyped-def]
+    """Multiply by the inverse Cholesky factor of S_b, block by block.
+
+    Statistics that are not ``used``, and the one left out as ``reference``, become zeros.
+
+    Returns
+    -------
+    derivative : (B, L, p)
+    residual : (B, L)
+    df : (B,)
+        Σ 1 - jitter/pivot²: statistics that carry something.
+    """
+    n_blocks, size, p = derivative.shape
+    white, white_residual = np.zeros((n_blocks, size, p)), np.zeros((n_blocks, size))
+    df = np.zeros(n_blocks)
+    factor = np.empty((size, size))
+    for b in range(n_blocks):
+        for k in range(size):
+            if k == reference[b] or not used[b, k]:
+                factor[k, :] = 0.0
+                continue
+            value = residual[b, k]
+            white[b, k] = derivative[b, k]
+            for j in range(k):
+                if j == reference[b] or not used[b, j]:
+                    factor[k, j] = 0.0
+                    continue
+                entry = covariance[b, k, j]
+                for i in range(j):
+                    entry -= factor[k, i] * factor[j, i]
+                entry /= factor[j, j]
+                factor[k, j] = entry
+                value -= entry * white_residual[b, j]
+                for i in range(p):
+                    white[b, k, i] -= entry * white[b, j, i]
+            pivot = covariance[b, k, k] + _JITTER
+            for i in range(k):
+                pivot -= factor[k, i] * factor[k, i]
+            pivot = max(pivot, _JITTER)
+            factor[k, k] = np.sqrt(pivot)
+            white_residual[b, k] = value / factor[k, k]
+            white[b, k] /= factor[k, k]
+            df[b] += 1.0 - _JITTER / pivot
+    return white, white_residual, df

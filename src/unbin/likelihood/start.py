@@ -1,0 +1,86 @@
+"""Where the solvers start: block-means regression, and nuisance parameters that go with it."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import logit
+
+from unbin.likelihood.ecological import (
+    BlockTargets,
+    block_means_regression,
+    block_targets,
+)
+from unbin.likelihood.moments import Problem
+from unbin.typing import FloatArray
+
+
+def starting_point(problem: Problem, targets: BlockTargets | None = None) -> FloatArray:
+    """Return free parameters to start from.
+
+    Slopes come from block-means regression; the scale from the variance within blocks that those
+    slopes leave unexplained.
+    """
+    if targets is None:
+        means = None if problem.means is None else problem.means.mean
+        targets = block_targets(problem.counts, means)
+    if problem.family.has_thresholds:
+        return _threshold_start(problem)
+    family, known = problem.family, targets.known
+    people = problem.counts.n[known].astype(float)
+    pooled = float(people @ targets.mean[known] / people.sum())
+    total = _pooled_variance(targets, people, pooled)
+    nuisance = _start_nuisance(problem, pooled, total)
+    found = block_means_regression(problem.design, family, targets, nuisance)
+    within = np.nanmean(targets.variance) if np.isfinite(targets.variance).any() else np.nan
+    if np.isfinite(within):
+        eta = family.link(family.interior(np.array([pooled])))
+        slope = float(family.mean_derivative(eta)[0])
+        explained = slope**2 * _within_variance(problem, found.theta)
+        nuisance = _start_nuisance(problem, pooled, max(within - explained, 0.2 * within))
+    return problem.coordinates.join(found.theta, nuisance)
+
+
+def step_scale(problem: Problem, free: FloatArray) -> FloatArray:
+    """Return the length of a cautious first step in each free parameter."""
+    family, size = problem.family, 1.0
+    if not family.has_thresholds and np.isinf(family.domain.low):
+        theta, nuisance = problem.coordinates.split(free)
+        center = np.array([float(problem.design.fit_intercept and theta[0])])
+        size = 2.0 * float(np.sqrt(family.variance(center, nuisance)[0]))
+    scale = np.full(len(free), size)
+    scale[problem.coordinates.n_slopes :] = 1.0
+    if family.has_thresholds:
+        scale *= 2.0
+    return scale
+
+
+def _start_nuisance(problem: Problem, mean: float, variance: float) -> FloatArray:
+    start = problem.family.start_nuisance(mean, variance)
+    return np.asarray(start, dtype=float)
+
+
+def _pooled_variance(targets: BlockTargets, people: FloatArray, pooled: float) -> float:
+    known = targets.known
+    between = people * (targets.mean[known] - pooled) ** 2
+    within = people * np.nan_to_num(targets.variance[known])
+    return max(float((between + within).sum() / people.sum()), 1e-12)
+
+
+def _within_variance(problem: Problem, theta: FloatArray) -> float:
+    """Return the mean variance of eta within blocks."""
+    design = problem.design
+    slopes = theta[int(design.fit_intercept) :]
+    eta = design.matrix @ slopes + design.offset
+    between = (np.add.reduceat(eta, design.start[:-1]) ** 2 / np.diff(design.start)).sum()
+    return max(float(eta @ eta - between) / len(eta), 0.0)
+
+
+def _threshold_start(problem: Problem) -> FloatArray:
+    """Slopes of 0 and thresholds that reproduce the pooled histogram."""
+    pooled = problem.counts.count[problem.counts.known].sum(axis=0)
+    share = np.cumsum(pooled)[:-1] / pooled.sum()
+    # quantiles of a logistic law with the variance of the latent noise
+    sd = float(np.sqrt(problem.family.variance(np.zeros(1), share)[0]))
+    thresholds = logit(np.clip(share, 1e-6, 1 - 1e-6)) * sd * np.sqrt(3) / np.pi
+    theta = np.zeros(problem.coordinates.n_theta)
+    return problem.coordinates.join(theta, thresholds)

@@ -1,0 +1,273 @@
+"""What a release says, as counts of people in a partition of the family's domain.
+
+Every histogram is read as its cumulative counts at cut points: a gap between two bins and the
+space outside the outer edges become bins that hold nobody, so that the probabilities of a block's
+bins always sum to 1. Three things are done to the cut points:
+
+- those outside the family's domain are dropped;
+- **far cuts**: a cut with fewer than ``max(5, n / 1000)`` people of all blocks certainly on one
+  side of it is dropped, which merges the near-empty far bins into their neighbour. Their counts
+  say nothing about the coefficients, yet one person in a bin with expected count 1e-6 would
+  contribute 1e6 to the goodness of fit. A block always keeps its most central cut;
+- **a block's own extremes**: a finite outer edge with nobody outside it, at a value that is an
+  edge of no other block, is read as that block's minimum or maximum and left open.
+
+When the cuts of all blocks fit one grid (bins without people may be split or left out of the
+table at will) the edges are shared, which makes every pass over the rows faster.
+
+Full lists of values are counted in at most 50 bins with edges at the quantiles of all listed
+values together (pooled, not per block), so that all blocks share their edges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin import tables
+from unbin.exceptions import DomainError, ReleaseError
+from unbin.families import Interval
+from unbin.release import Release
+from unbin.segments import first_rows, last_rows
+from unbin.tables import Cumulative, Histogram
+from unbin.typing import BoolArray, FloatArray, IntArray
+
+_MAX_LIST_BINS = 50
+_MAX_GRID_CELLS = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCounts:
+    """Counts of people in a partition of the domain, block by block.
+
+    Attributes
+    ----------
+    n : (B,)
+        People in each block.
+    lower, upper : (K,) when all blocks share their bins, else (B, K)
+        Ends of the bins; for an integer domain the smallest and the largest integer a bin holds.
+        A bin with ``lower > upper`` is padding.
+    count : (B, K)
+        Published counts; 0 in padding.
+    known : (B,) bool
+        Blocks that have published counts. The others have their people in the first bin and are
+        left out of every sum.
+    """
+
+    n: IntArray
+    lower: FloatArray
+    upper: FloatArray
+    count: FloatArray
+    known: BoolArray
+
+    @property
+    def shared(self) -> bool:
+        """Whether all blocks have the same bins."""
+        return self.lower.ndim == 1
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of a block, padding included."""
+        return int(self.count.shape[1])
+
+    @property
+    def informative(self) -> bool:
+        """Whether any block has counts in more than one bin."""
+        return self.n_bins > 1 and bool(self.known.any())
+
+    def edges(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the bin ends for rows of the given blocks, ready for ``Family.bins``."""
+        if self.shared:
+            return self.lower, self.upper
+        return self.lower[codes], self.upper[codes]
+
+    def valid(self) -> BoolArray:
+        """Mark the bins that are not padding, shape (B, K)."""
+        real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
+        return np.asarray(real & self.known[:, None])
+
+
+def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -> PublishedCounts:
+    """Turn the histograms and full lists of an aligned release into counts.
+
+    Parameters
+    ----------
+    release : Release
+        Aligned: the number of people of every block is known.
+    domain : Interval
+        Of the family.
+    smallest : int
+        Cuts with fewer people of all blocks than this (and than one in a thousand, unless
+        ``smallest`` is 1) on one side are dropped.
+
+    Raises
+    ------
+    DomainError
+        For an integer domain, if the edges cannot separate integers.
+    """
+    cuts = _cuts(_with_lists(release), release, domain)
+    cuts = _drop_far(cuts, release.n, smallest)
+    known = np.diff(cuts.start) > 0
+    grid = _common_grid(cuts, release.n, known)
+    if grid is not None:
+        lower, upper = _between(grid[0], domain)
+        count = np.diff(grid[1], axis=1, prepend=0, append=release.n[:, None])
+        count[~known, :] = 0
+        count[~known, 0] = release.n[~known]
+        return PublishedCounts(release.n, lower, upper, count.astype(float), known)
+    return _padded(cuts, release.n, domain, known)
+
+
+def full_lists(release: Release) -> BoolArray:
+    """Mark the blocks whose order statistics list every person's value."""
+    return np.asarray((np.diff(release.order_statistics.start) == release.n) & (release.n > 0))
+
+
+# -- cut points ----------------------------------------------------------------------------------
+
+
+def _with_lists(release: Release) -> Histogram:
+    """Return the histograms, with full lists of values counted in pooled quantile bins."""
+    listed = full_lists(release) & (np.diff(release.histogram.start) == 0)
+    if not listed.any():
+        return release.histogram
+    blocks = np.flatnonzero(listed)
+    order = release.order_statistics.take(blocks)
+    pooled = np.sort(order.value)
+    n_bins = int(np.clip(len(pooled) // 10, 2, _MAX_LIST_BINS))
+    edges = np.unique(np.quantile(pooled, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    edges = np.concatenate([[-np.inf], edges[edges < pooled[-1]], [np.inf]])
+    width = len(edges) - 1
+    place = np.searchsorted(edges, order.value, side="left") - 1
+    codes = np.repeat(blocks, np.diff(order.start))
+    count = np.bincount(codes * width + place, minlength=len(release.n) * width)
+    start = np.concatenate([[0], np.cumsum(np.where(listed, width, 0))]).astype(np.int64)
+    rows = np.repeat(listed, width)
+    table = Histogram(
+        start,
+        np.tile(edges[:-1], len(blocks)),
+        np.tile(edges[1:], len(blocks)),
+        count[rows],
+        release.histogram.closed if len(release.histogram.count) else "right",
+    )
+    return tables.join_histograms(release.histogram, table, release.blocks)
+
+
+def _cuts(table: Histogram, release: Release, domain: Interval) -> Cumulative:
+    """Return the cumulative counts at every finite edge inside the domain."""
+    if domain.integer and len(table.count):
+        if not tables.holds_integers(table):
+            raise DomainError(
+                "histogram: the edges must be whole or half numbers to tell which integers a bin "
+                "holds; correct the edges or choose a family for real values"
+            )
+        low, high = tables.integer_edges(table)
+        table = Histogram(table.start, low - 1, np.maximum(high, low - 1), table.count)
+    points = tables.histogram_to_cumulative(table)
+    lowest = np.nextafter(domain.low, np.inf) if not domain.integer else domain.low
+    inside = (points.value >= lowest) & (points.value < domain.high) & np.isfinite(points.value)
+    # the last of equal values counts everybody at or below it, points included
+    last = last_rows(points.start)
+    inside[:-1] &= last[:-1] | (points.value[1:] != points.value[:-1])
+    _check_complete(table, release)
+    return _keep(points, inside)
+
+
+def _check_complete(table: Histogram, release: Release) -> None:
+    off = (np.diff(table.start) > 0) & (table.total() != release.n)
+    if off.any():
+        b = int(np.argmax(off))
+        raise ReleaseError(
+            f"block {str(release.blocks[b])!r}: the histogram counts {table.total()[b]} people, "
+            f"the block has {release.n[b]}; align the release with the rows of X first"
+        )
+
+
+def _drop_far(cuts: Cumulative, n: IntArray, smallest: int) -> Cumulative:
+    """Drop far cuts and the blocks' own extremes (see the module's docstring)."""
+    if len(cuts.value) == 0:
+        return cuts
+    people = np.repeat(n, np.diff(cuts.start))
+    beyond = np.minimum(_certainly_below(cuts, n), _certainly_above(cuts, n))
+    known = np.diff(cuts.start) > 0
+    wanted = smallest if smallest <= 1 else max(smallest, int(n[known].sum()) / 1000)
+    _, inverse, repeats = np.unique(cuts.value, return_inverse=True, return_counts=True)
+    alone = (repeats[inverse] == 1) & (known.sum() > 1)
+    nobody = (first_rows(cuts.start) & (cuts.count == 0)) | (
+        last_rows(cuts.start) & (cuts.count == people)
+    )
+    keep = (beyond >= wanted) & ~(alone & nobody)
+    central = np.maximum.reduceat(beyond, cuts.start[:-1][known])
+    lost = ~np.logical_or.reduceat(keep, cuts.start[:-1][known])
+    size = np.diff(cuts.start)[known]
+    keep |= np.repeat(lost, size) & (beyond == np.repeat(central, size))
+    return _keep(cuts, keep)
+
+
+def _certainly_below(cuts: Cumulative, n: IntArray) -> FloatArray:
+    """Return, per cut, the people of all blocks in bins that end at or below it."""
+    inside = np.diff(np.concatenate([[0], cuts.count]))
+    first = first_rows(cuts.start)
+    inside[first] = cuts.count[first]
+    order = np.argsort(cuts.value, kind="stable")
+    total = np.concatenate([[0], np.cumsum(inside[order])])
+    return np.asarray(total[np.searchsorted(cuts.value[order], cuts.value, side="right")])
+
+
+def _certainly_above(cuts: Cumulative, n: IntArray) -> FloatArray:
+    """Return, per cut, the people of all blocks in bins that start at or above it."""
+    people = np.repeat(n, np.diff(cuts.start))
+    flipped = Cumulative(
+        (cuts.start[-1] - cuts.start)[::-1], -cuts.value[::-1], (people - cuts.count)[::-1]
+    )
+    return _certainly_below(flipped, n[::-1])[::-1]
+
+
+def _keep(cuts: Cumulative, mask: BoolArray) -> Cumulative:
+    start = np.concatenate([[0], np.cumsum(mask)])[cuts.start]
+    return Cumulative(start, cuts.value[mask], cuts.count[mask])
+
+
+# -- layouts -------------------------------------------------------------------------------------
+
+
+def _common_grid(
+    cuts: Cumulative, n: IntArray, known: BoolArray
+) -> tuple[FloatArray, IntArray] | None:
+    """Return (grid, cumulative counts at it) if every block's counts are determined there."""
+    grid, place = np.unique(cuts.value, return_inverse=True)
+    n_blocks, size = len(n), np.diff(cuts.start)
+    if len(grid) * n_blocks > _MAX_GRID_CELLS or len(grid) > 4 * size.max(initial=0) + 4:
+        return None
+    block = np.repeat(np.arange(n_blocks), size)
+    before = np.zeros((n_blocks, len(grid)), np.int64)
+    after = np.broadcast_to(n[:, None], before.shape).copy()
+    before[block, place] = after[block, place] = cuts.count
+    before = np.maximum.accumulate(before, axis=1)
+    after = np.minimum.accumulate(after[:, ::-1], axis=1)[:, ::-1]
+    return (grid, before) if (before == after)[known].all() else None
+
+
+def _between(cut: FloatArray, domain: Interval) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of the bins between cuts."""
+    lower = np.concatenate([[domain.low], cut + 1 if domain.integer else cut])
+    return lower, np.concatenate([cut, [domain.high]])
+
+
+def _padded(cuts: Cumulative, n: IntArray, domain: Interval, known: BoolArray) -> PublishedCounts:
+    """Lay out blocks with different bins side by side, padded to the longest."""
+    n_blocks, size = len(n), np.diff(cuts.start)
+    width = int(size.max(initial=0)) + 1
+    block = np.repeat(np.arange(n_blocks), size)
+    place = np.arange(len(cuts.value)) - cuts.start[block]
+    lower = np.full((n_blocks, width), np.inf)
+    upper = np.full((n_blocks, width), -np.inf)
+    total = np.broadcast_to(n[:, None], (n_blocks, width)).copy()
+    lower[:, 0] = domain.low
+    lower[block, place + 1] = cuts.value + 1 if domain.integer else cuts.value
+    upper[block, place] = cuts.value
+    upper[np.arange(n_blocks), size] = domain.high
+    total[block, place] = cuts.count
+    count = np.diff(total, axis=1, prepend=0).astype(float)
+    return PublishedCounts(n, lower, upper, count, known)

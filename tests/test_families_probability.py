@@ -1,0 +1,374 @@
+"""Families as probability models; every test runs over the whole registry."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from scipy.special import expit, logsumexp
+
+from unbin.exceptions import ParameterError
+from unbin.families import (
+    FAMILIES,
+    BetaBinomial,
+    Binomial,
+    BregmanFamily,
+    Family,
+    Gamma,
+    Gaussian,
+    NegativeBinomial,
+    Ordinal,
+    Poisson,
+    get_family,
+)
+
+INF = np.inf
+SIGMA, DISPERSION, OVERDISPERSION, TRIALS = 0.7, 0.6, 0.15, 12
+
+
+@dataclass(frozen=True)
+class Case:
+    """A family, a partition of its domain, parameters, and scipy's law for a linear predictor."""
+
+    family: Family
+    lower: np.ndarray
+    upper: np.ndarray
+    nuisance: np.ndarray
+    eta: np.ndarray
+
+    def law(self, eta):
+        family, mean = self.family, self.family.inverse_link(np.asarray(eta, float))
+        share, w = expit(eta), OVERDISPERSION
+        return {
+            "gaussian": lambda: stats.norm(eta, SIGMA),
+            "poisson": lambda: stats.poisson(mean),
+            "binomial": lambda: stats.binom(TRIALS, share),
+            "gamma": lambda: stats.gamma(1 / DISPERSION, scale=mean * DISPERSION),
+            "negative-binomial": lambda: stats.nbinom(1 / DISPERSION, 1 / (1 + DISPERSION * mean)),
+            "beta-binomial": lambda: stats.betabinom(TRIALS, share / w, (1 - share) / w),
+            "ordinal": lambda: {"logit": stats.logistic, "probit": stats.norm}[family.link_name](
+                eta
+            ),
+        }[family.name]()
+
+    @property
+    def below(self):
+        """Where the distribution function is to be read for the lower ends of bins."""
+        return self.lower - 1 if self.family.domain.integer else self.lower
+
+    def bins(self, eta=None, nuisance=None):
+        eta = self.eta if eta is None else eta
+        nuisance = self.nuisance if nuisance is None else nuisance
+        return self.family.bins(eta, self.lower, self.upper, nuisance)
+
+
+def make_case(family: Family) -> Case:
+    eta = np.linspace(-2.5, 2.5, 23)
+    nuisance = {
+        "log_sigma": np.log(SIGMA),
+        "log_dispersion": np.log(DISPERSION),
+        "log_overdispersion": np.log(OVERDISPERSION),
+    }
+    values = np.array([nuisance[name] for name in family.nuisance_names])
+    if family.domain.integer:
+        lower = np.array([0.0, 1, 2, 5, 9])
+        upper = np.append(lower[1:] - 1, family.domain.high)
+    else:
+        inner = np.array([-2.0, -0.5, 0.1, 0.1001, 1.0, 3.0])
+        inner = np.exp(inner) if family.domain.low == 0 else inner
+        edges = np.concatenate([[family.domain.low], inner, [INF]])
+        lower, upper = edges[:-1], edges[1:]
+    if family.has_thresholds:
+        values = lower[1:]
+    return Case(family, lower, upper, values, eta)
+
+
+ALL = [get_family(name, n_trials=TRIALS) for name in FAMILIES] + [Ordinal("probit")]
+
+
+@pytest.fixture(params=ALL, ids=lambda family: f"{family.name}-{getattr(family, 'link_name', '')}")
+def case(request):
+    return make_case(request.param)
+
+
+def test_probabilities_of_a_partition_sum_to_one(case):
+    model = case.bins()
+    np.testing.assert_allclose(model.probability.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(model.d_eta.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(model.d_nuisance.sum(axis=2), 0, atol=1e-12)
+    assert model.d_nuisance.shape == (len(case.family.nuisance_names), 23, len(case.lower))
+
+
+def test_probabilities_agree_with_scipy(case):
+    law = case.law(case.eta[:, None])
+    expected = law.cdf(case.upper) - law.cdf(case.below)
+    np.testing.assert_allclose(case.bins().probability, expected, rtol=1e-9, atol=1e-12)
+
+
+def central(function, at, step=1e-4):
+    """Differentiate to fourth order."""
+    near = function(at + step) - function(at - step)
+    far = function(at + 2 * step) - function(at - 2 * step)
+    return (8 * near - far) / (12 * step)
+
+
+def test_derivatives_of_bins(case):
+    model = case.bins()
+    numeric = central(lambda eta: case.bins(eta).probability, case.eta)
+    np.testing.assert_allclose(model.d_eta, numeric, rtol=1e-7, atol=1e-10)
+    for j in range(len(case.family.nuisance_names)):
+        unit = np.eye(len(case.nuisance))[j]
+        numeric = central(
+            lambda t, unit=unit: case.bins(nuisance=case.nuisance + t * unit).probability, 0.0
+        )
+        np.testing.assert_allclose(model.d_nuisance[j], numeric, rtol=1e-7, atol=1e-10)
+
+
+def test_derivatives_stay_right_in_relative_terms_in_the_tails(case):
+    eta = np.array([-9.0, 9.0]) if case.family.name != "gaussian" else np.array([-14.0, 14.0])
+    model = case.bins(eta)
+    seen = (model.probability > 1e-280) & (model.probability < 0.9)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        numeric = central(lambda t: np.log(case.bins(t).probability), eta)
+    got = model.d_eta[seen] / model.probability[seen]
+    np.testing.assert_allclose(got, numeric[seen], rtol=1e-6, atol=1e-8)
+    for j in range(len(case.family.nuisance_names)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            numeric = central(lambda t: np.log(case.bins(eta, case.nuisance + t).probability), 0.0)
+        got = model.d_nuisance[j][seen] / model.probability[seen]
+        np.testing.assert_allclose(got, numeric[seen], rtol=1e-6, atol=1e-8)
+
+
+def test_far_tails_of_real_numbers_agree_with_logarithms_of_scipy(case):
+    if case.family.domain.integer:
+        pytest.skip("see the next test")
+    edge, eta = {
+        "gaussian": (0.0, 25 * SIGMA * np.array([-1.0, 1])),
+        "gamma": (1.0, np.array([-5.0, 30])),
+        "ordinal": (0.0, np.array([-30.0, 30])),
+    }[case.family.name]
+    nuisance = np.array([edge]) if case.family.has_thresholds else case.nuisance
+    lower, upper = np.array([-INF, edge]), np.array([edge, INF])
+    q = case.family.bins(eta, lower, upper, nuisance).probability
+    law = case.law(eta)
+    np.testing.assert_allclose(np.log(q[:, 0]), law.logcdf(edge), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(np.log(q[:, 1]), law.logsf(edge), rtol=1e-11, atol=1e-12)
+
+
+def test_far_tails_of_integers_agree_with_logarithms_of_scipy(case):
+    if not case.family.domain.integer:
+        pytest.skip("see the test before")
+    # scipy takes the probability of a success, which loses digits near 1
+    bounded = np.isfinite(case.family.domain.high)
+    eta = np.array([-30.0, 2.0] if bounded else [-9.0, 6.0])
+    q = case.family.bins(eta, np.array([4.0]), np.array([6.0]), case.nuisance).probability
+    expected = [logsumexp(case.law(value).logpmf(np.arange(4, 7))) for value in eta]
+    np.testing.assert_allclose(np.log(q[:, 0]), expected, rtol=1e-11)
+    if bounded:
+        mirror = np.array([TRIALS - 6.0]), np.array([TRIALS - 4.0])
+        mirrored = case.family.bins(-eta, *mirror, case.nuisance).probability
+        np.testing.assert_allclose(mirrored, q, rtol=1e-12)
+
+
+def test_narrow_bins_are_density_times_width(case):
+    if case.family.domain.integer:
+        pytest.skip("integers have no narrow bins")
+    eta, width, centre = np.array([-6.0, 0.2, 6.0]), 1e-9, 1.3
+    edges = np.array([-INF, centre - width / 2, centre + width / 2, INF])
+    nuisance = edges[1:-1] if case.family.has_thresholds else case.nuisance
+    model = case.family.bins(eta, edges[:-1], edges[1:], nuisance)
+    width = edges[2] - edges[1]
+    density = case.family.density(np.array([centre]), eta, nuisance)
+    np.testing.assert_allclose(model.probability[:, 1], density.density[:, 0] * width, rtol=1e-8)
+    np.testing.assert_allclose(model.d_eta[:, 1], density.d_eta[:, 0] * width, rtol=1e-7)
+    np.testing.assert_allclose(
+        model.d_nuisance[:, :, 1], density.d_nuisance[:, :, 0] * width, rtol=1e-7
+    )
+
+
+def test_means_within_bins(case):
+    eta = case.eta[::4]
+    got = case.family.bin_means(eta, case.lower, case.upper, case.nuisance)
+    assert ((got >= case.lower) & (got <= case.upper)).all()
+    for i, value in enumerate(eta):
+        law = case.law(value)
+        for k in range(len(case.lower)):
+            low, high = case.lower[k], case.upper[k]
+            if case.family.domain.integer:
+                j = np.arange(low, min(high, 3000) + 1)
+                expected = (law.pmf(j) * j).sum() / law.pmf(j).sum()
+            else:
+                mean, far = law.mean(), 40 * law.std()
+                low, high = max(low, min(high, mean) - far), min(high, max(low, mean) + far)
+                mass, moment = (
+                    integrate.quad(f, low, high, epsabs=0, limit=200)[0]
+                    for f in (law.pdf, lambda y, law=law: y * law.pdf(y))
+                )
+                expected = moment / mass
+            assert got[i, k] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+
+
+def test_means_within_bins_are_finite_where_nothing_is_left(case):
+    eta = np.array([-600.0, -200, 200, 600])
+    got = case.family.bin_means(eta, case.lower, case.upper, case.nuisance)
+    assert np.isfinite(got).all()
+    assert ((got >= case.lower) & (got <= case.upper)).all()
+
+
+def test_extreme_predictors_give_finite_numbers(case):
+    model = case.bins(np.array([-1e4, -700.0, 700.0, 1e4]))
+    for values in (model.probability, model.d_eta, model.d_nuisance):
+        assert np.isfinite(values).all()
+    np.testing.assert_allclose(model.probability.sum(axis=1), 1, atol=1e-12)
+
+
+def test_edges_row_by_row_equal_shared_edges(case):
+    rows = [np.tile(edges, (len(case.eta), 1)) for edges in (case.lower, case.upper)]
+    shared, own = case.bins(), case.family.bins(case.eta, *rows, case.nuisance)
+    np.testing.assert_array_equal(own.probability, shared.probability)
+    np.testing.assert_array_equal(own.d_eta, shared.d_eta)
+    np.testing.assert_array_equal(own.d_nuisance, shared.d_nuisance)
+
+
+def test_empty_bins_have_probability_zero(case):
+    if case.family.has_thresholds:
+        pytest.skip("the bins of all blocks are the same, there is no padding")
+    lower, upper = np.append(case.lower, [1.0, INF]), np.append(case.upper, [0.0, -INF])
+    padded = case.family.bins(case.eta, lower, upper, case.nuisance)
+    model = case.bins()
+    np.testing.assert_array_equal(padded.probability[:, :-2], model.probability)
+    np.testing.assert_array_equal(padded.d_eta[:, :-2], model.d_eta)
+    assert not padded.probability[:, -2:].any()
+    assert not padded.d_eta[:, -2:].any()
+    assert not padded.d_nuisance[:, :, -2:].any()
+    assert np.isfinite(case.family.bin_means(case.eta, lower, upper, case.nuisance)).all()
+
+
+def test_bins_need_not_touch(case):
+    if case.family.has_thresholds:
+        pytest.skip("thresholds cut the whole line")
+    model = case.bins()
+    some = case.family.bins(case.eta, case.lower[1::2], case.upper[1::2], case.nuisance)
+    np.testing.assert_allclose(some.probability, model.probability[:, 1::2], rtol=1e-13)
+    last = case.family.bins(case.eta, case.lower[-1:], case.upper[-1:], case.nuisance)
+    np.testing.assert_allclose(last.probability, model.probability[:, -1:], rtol=1e-12)
+    np.testing.assert_allclose(last.d_nuisance, model.d_nuisance[:, :, -1:], rtol=1e-9, atol=1e-15)
+
+
+def test_mean_and_variance_agree_with_scipy(case):
+    law, family = case.law(case.eta), case.family
+    np.testing.assert_allclose(family.inverse_link(case.eta), law.mean(), rtol=1e-12, atol=1e-14)
+    np.testing.assert_allclose(family.variance(case.eta, case.nuisance), law.var(), rtol=1e-10)
+    np.testing.assert_allclose(
+        family.mean_derivative(case.eta), central(family.inverse_link, case.eta), rtol=1e-8
+    )
+    np.testing.assert_allclose(family.link(family.inverse_link(case.eta)), case.eta, atol=1e-12)
+    ends = np.clip([family.domain.low, family.domain.high], -9, 9)
+    assert np.isfinite(family.link(family.interior(ends))).all()
+
+
+def test_density_agrees_with_scipy_and_its_derivatives(case):
+    y = np.array([0.0, 1.0, 2.0, 7.0])
+    law, family = case.law(case.eta[:, None]), case.family
+    expected = law.pmf(y) if family.domain.integer else law.pdf(y)
+    model = family.density(y, case.eta, case.nuisance)
+    np.testing.assert_allclose(model.density, expected, rtol=1e-9, atol=1e-300)
+    numeric = central(lambda eta: family.density(y, eta, case.nuisance).density, case.eta)
+    np.testing.assert_allclose(model.d_eta, numeric, rtol=1e-7, atol=1e-10)
+    for j in range(len(family.nuisance_names)):
+        numeric = central(lambda t: family.density(y, case.eta, case.nuisance + t).density, 0.0)
+        np.testing.assert_allclose(model.d_nuisance[j], numeric, rtol=1e-7, atol=1e-10)
+
+
+def test_start_matches_mean_and_variance(case):
+    family, eta = case.family, np.array([0.7])
+    mean, variance = family.inverse_link(eta)[0], family.variance(eta, case.nuisance)[0]
+    start = family.start_nuisance(mean, variance)
+    assert start.shape == (len(family.nuisance_names),)
+    if family.nuisance_names:
+        np.testing.assert_allclose(family.variance(eta, start), variance, rtol=1e-9)
+    for odd in ((mean, 0.0), (0.0, 1.0), (mean, 1e12)):
+        assert np.isfinite(family.start_nuisance(*odd)).all()
+
+
+def test_families_pickle(case):
+    assert pickle.loads(pickle.dumps(case.family)) == case.family
+
+
+def test_only_exponential_families_have_a_divergence():
+    matching = {name for name, family in FAMILIES.items() if issubclass(family, BregmanFamily)}
+    assert matching == {"gaussian", "poisson", "binomial"}
+    assert not hasattr(Gamma, "divergence")
+
+
+def test_dispersion_to_zero_is_the_simpler_family():
+    eta, none = np.linspace(-2, 3, 9), np.zeros(0)
+    lower, upper = np.array([0.0, 1, 4, 9]), np.array([0.0, 3, 8, INF])
+    counts = NegativeBinomial().bins(eta, lower, upper, np.array([-30.0]))
+    expected = Poisson().bins(eta, lower, upper, none)
+    np.testing.assert_allclose(counts.probability, expected.probability, rtol=1e-8)
+    trials = BetaBinomial(TRIALS).bins(eta, lower, upper, np.array([-30.0]))
+    expected = Binomial(TRIALS).bins(eta, lower, upper, none)
+    np.testing.assert_allclose(trials.probability, expected.probability, rtol=1e-8)
+
+
+@pytest.mark.parametrize("dispersion", [1e-4, 0.01, 1.0, 30.0])
+def test_gamma_over_dispersions(dispersion):
+    eta, shape = np.array([-1.0, 0.0, 0.5]), 1 / dispersion
+    law = stats.gamma(shape, scale=np.exp(eta)[:, None] / shape)
+    edges = law.ppf([1e-9, 0.01, 0.3, 0.6, 0.99])
+    edges = np.hstack([np.zeros((3, 1)), edges, np.full((3, 1), INF)])
+    lower, upper, at = edges[:, :-1], edges[:, 1:], np.log(dispersion)
+    model = Gamma().bins(eta, lower, upper, np.array([at]))
+    expected = [1e-9, 0.01 - 1e-9, 0.29, 0.3, 0.39, 0.01]
+    np.testing.assert_allclose(model.probability, np.tile(expected, (3, 1)), rtol=1e-7)
+    numeric = central(
+        lambda t: Gamma().bins(eta, lower, upper, np.array([t])).probability, at, step=1e-3
+    )
+    np.testing.assert_allclose(model.d_nuisance[0], numeric, rtol=1e-6, atol=1e-9)
+
+
+def test_an_open_bin_out_of_reach_ends():
+    for log_mean in (-2.0, 0.0, 1.0, 3.0):
+        q = NegativeBinomial().bins(
+            np.array([log_mean]), np.array([0.0, 2000]), np.array([1999.0, INF]), np.zeros(1)
+        )
+        law = stats.nbinom(1.0, 1 / (1 + np.exp(log_mean)))
+        np.testing.assert_allclose(q.probability[0, 1], law.sf(1999), rtol=1e-10, atol=1e-300)
+
+
+@pytest.mark.parametrize("mean", [0.01, 3.0, 80.0, 900.0, 5000.0])
+def test_large_counts(mean):
+    edges = np.array([0.0, 2, 50, 100, 700, 1000, 4000, 6000])
+    lower, upper = edges, np.append(edges[1:] - 1, INF)
+    poisson = Poisson().bins(np.log([mean]), lower, upper, np.zeros(0)).probability[0]
+    law = stats.poisson(mean)
+    below = lower > mean
+    expected = np.where(
+        below, law.sf(lower - 1) - law.sf(upper), law.cdf(upper) - law.cdf(lower - 1)
+    )
+    np.testing.assert_allclose(poisson, expected, rtol=1e-9, atol=1e-300)
+    negative = NegativeBinomial().bins(np.log([mean]), lower, upper, np.array([0.3]))
+    law = stats.nbinom(np.exp(-0.3), 1 / (1 + np.exp(0.3) * mean))
+    expected = np.where(
+        below, law.sf(lower - 1) - law.sf(upper), law.cdf(upper) - law.cdf(lower - 1)
+    )
+    np.testing.assert_allclose(negative.probability[0], expected, rtol=1e-9, atol=1e-250)
+    assert negative.d_nuisance.sum() == pytest.approx(0, abs=1e-10)
+
+
+def test_gaussian_keeps_digits_down_to_the_smallest_numbers():
+    a = np.array([5.0, 20.0, 37.0])
+    q = Gaussian().bins(-a, np.array([0.0, 1.0]), np.array([1.0, INF]), np.zeros(1)).probability
+    np.testing.assert_allclose(q[:, 0] + q[:, 1], stats.norm.sf(a), rtol=1e-12)
+    np.testing.assert_allclose(q[:, 1], stats.norm.sf(a + 1), rtol=1e-12, atol=1e-307)
+
+
+def test_ordinal_says_what_is_wrong():
+    with pytest.raises(ParameterError, match="3 bins need 2 thresholds, got 1"):
+        Ordinal().bins(np.zeros(2), np.zeros(3), np.ones(3), np.zeros(1))
+    with pytest.raises(ParameterError, match="link_name: must be 'logit' or 'probit', got 'log'"):
+        Ordinal("log").bins(np.zeros(2), np.zeros(2), np.ones(2), np.zeros(1))
