@@ -114,6 +114,19 @@ class Design:
         intercept = theta[0] - self.center @ coef if self.fit_intercept else 0.0
         return coef, float(intercept)
 
+    def to_coefficient_covariance(self, covariance: FloatArray) -> FloatArray:
+        """Return the covariance of (intercept, slopes) in the units of X, from that of theta.
+
+        Without an intercept its row and column are 0.
+        """
+        d, shift = len(self.scale), int(self.fit_intercept)
+        jacobian = np.zeros((1 + d, shift + d))
+        jacobian[1:, shift:] = np.diag(1 / self.scale)
+        if shift:
+            jacobian[0, 0] = 1.0
+            jacobian[0, 1:] = -self.center / self.scale
+        return np.asarray(jacobian @ covariance @ jacobian.T)
+
     def from_coefficients(self, coef: FloatArray, intercept: float) -> FloatArray:
         """Return theta for slopes and an intercept in the units of X."""
         slopes = coef * self.scale

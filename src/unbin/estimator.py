@@ -3,33 +3,52 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.design import Design, lay_out
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
     DomainError,
     IdentificationWarning,
     ParameterError,
+    ReleaseError,
 )
 from unbin.families import FAMILIES, Family, get_family
+from unbin.fits import Fit, Settings, likelihood_fit, matching_fit, observed_fit
 from unbin.frames import as_floats
-from unbin.matching.fit import MatchingFit, fit_matching, fit_observed, release_divergence
-from unbin.matching.solvers import SOLVERS, Solution, Status
+from unbin.matching.solvers import SOLVERS
+from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.settings import check_choice, check_flag, check_number, check_whole
+from unbin.summary import Coefficients, Summary, to_frame
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 
-METHODS = ("matching",)
+METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
+_MAX_ITER = {"likelihood": 100, "matching": 1000}
 STARTS = ("block-means", "random")
-_RESTARTS_IF_UNSURE = 4
+_STACKED = {
+    "coef_": "coef",
+    "intercept_": "intercept",
+    "contextual_coef_": "contextual_coef",
+    "dispersion_": "dispersion",
+    "objective_": "objective",
+    "relative_gradient_": "relative_gradient",
+    "restart_disagreement_": "restart_disagreement",
+}
+_LISTED = {
+    "status_": "status",
+    "objective_path_": "path",
+    "diagnostics_": "diagnostics",
+    "nuisance_": "nuisance",
+}
 
 
 class AggregatedGLM(RegressorMixin, BaseEstimator):
@@ -37,47 +56,66 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
 
     Parameters
     ----------
-    family : {"gaussian", "poisson", "binomial"}
-        Distribution of the target; its canonical link is used.
-    method : {"matching"}
-        "matching" is the estimator of the paper: it looks for the coefficients and the individual
-        targets that satisfy the release and lie nearest to the model's means.
+    family : str
+        Distribution of the target: "gaussian", "poisson", "binomial", "gamma",
+        "negative-binomial", "beta-binomial", or "ordinal" (a cumulative link with free thresholds,
+        for tables with the same bins in every block).
+    method : {"likelihood", "matching"}
+        "likelihood" solves the quasi-likelihood of the published numbers: unbiased, with standard
+        errors. "matching" is the estimator of the paper: the coefficients and individual targets
+        that satisfy the release and lie nearest to each other; it takes noise for signal.
     alpha : float
         Ridge, as in scikit-learn and glum: mean loss + alpha/2 ||coef||², the intercept is free.
         The paper's lambda is n alpha / 2.
+    contextual : bool
+        Add the block means of the features as further columns, so that ``coef_`` is the effect
+        within blocks and ``contextual_coef_`` what goes with living in the block (likelihood only).
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
+    target_transform : {None, "log"}
+        "log" models the log of the target, on logged edges; predictions are means of the target
+        itself (gaussian family).
     solver : {"lbfgs", "alternating"}
-        "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the paper step by
-        step: fit a GLM to the imputed targets, impute again, repeat.
+        Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
+        paper step by step: fit a GLM to the imputed targets, impute again, repeat.
     init : {"block-means", "random"} or array of (intercept and) slopes
-        Where to start. "block-means" regresses rough block means of the target on block means of
-        the features; with a single block there is nothing to regress, and the start is random.
+        Where matching starts. "block-means" regresses rough block means of the target on block
+        means of the features; with a single block the start is random.
     n_init : "auto" or int
-        Number of starts, of which the best objective is kept; all after the first are random.
+        Starts of matching, of which the best objective is kept; all after the first are random.
         "auto" is 1 when there are more blocks than coefficients, else 4.
     fit_intercept : bool
     tol : float
-        A fit has converged when one more Newton step, targets re-ranked, would explain less than
-        ``tol²`` of what there is to explain.
-    max_iter : int
+        Matching has converged when one more Newton step, targets re-ranked, would explain less
+        than ``tol²`` of what there is to explain; likelihood when the next step is shorter than
+        ``10 tol`` standard errors.
+    max_iter : int or None
+        None is 1000 for matching and 100 for likelihood.
     random_state : int, RandomState or None
-        Seeds random starts and the order of ties.
+        Seeds random starts, the order of ties, and draws.
 
     Attributes
     ----------
     coef_ : (d,), or (p, d) for a list of p targets
-    intercept_ : float, or (p,)
+    intercept_ : float, or (p,); 0 for ordinal, whose thresholds take its place
+    contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
-        Gaussian: mean squared difference between imputed targets and means, which matching makes
-        too small; 1 for the other families.
-    status_ : Status, or list of p
+        sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
+    standard_errors_ : (d,), or (p, d)
+    status_ : Enum, or list of p
         How the fit ended; ``status_.value`` is a sentence.
-    objective_, relative_gradient_, restart_disagreement_ : float, or (p,)
-        The objective at the end, the certificate of convergence, and the largest difference
-        between restarts that reached the same objective (NaN with one start).
-    objective_path_ : (n_iter_ + 1,), or list of p
-    n_iter_ : int, or (p,)
+    diagnostics_ : Diagnostics, or list of p
+        Whether the release can tell, goodness of fit, efficiency, ecological bias.
+    objective_ : float, or (p,)
+        Mean divergence plus ridge (matching), minus the log score per person (likelihood).
+    relative_gradient_, restart_disagreement_ : float, or (p,)
+        The certificate of convergence, and the largest difference between restarts that reached
+        the same objective (NaN with one start).
+    objective_path_, n_iter_
+        Progress of the solver.
+    thresholds_, bin_edges_, bin_values_
+        Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
+        of each bin.
 
     Examples
     --------
@@ -85,34 +123,39 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     >>> rng = np.random.default_rng(0)
     >>> county = np.repeat([f"{c:02d}" for c in range(40)], 50)
     >>> X = rng.normal(size=(2000, 2)) + rng.normal(size=(40, 2)).repeat(50, axis=0)
-    >>> y = X @ [1.0, -0.5] + 0.1 * rng.normal(size=2000)
+    >>> y = X @ [1.0, -0.5] + 0.5 * rng.normal(size=2000)
     >>> release = unbin.aggregate(y, county, bins=5)      # all that is published of y
-    >>> model = unbin.AggregatedGLM(method="matching").fit(X, release.align(county))
-    >>> model.coef_.round(2)
-    array([ 1.  , -0.5 ])
+    >>> model = unbin.AggregatedGLM().fit(X, release.align(county))
+    >>> model.coef_.round(1)
+    array([ 1. , -0.5])
     """
 
-    _imputed: FloatArray | None
+    _fits: list[Fit]
+    _holds_imputed: bool
 
     def __init__(
         self,
         family: str = "gaussian",
-        method: str = "matching",
+        method: str = "likelihood",
         *,
         alpha: float = 0.0,
+        contextual: bool = False,
         n_trials: int = 1,
+        target_transform: str | None = None,
         solver: str = "lbfgs",
         init: str | ArrayLike = "block-means",
         n_init: str | int = "auto",
         fit_intercept: bool = True,
         tol: float = 1e-4,
-        max_iter: int = 1000,
+        max_iter: int | None = None,
         random_state: Any = None,
     ) -> None:
         self.family = family
         self.method = method
         self.alpha = alpha
+        self.contextual = contextual
         self.n_trials = n_trials
+        self.target_transform = target_transform
         self.solver = solver
         self.init = init
         self.n_init = n_init
@@ -137,172 +180,312 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         -------
         self
         """
-        family = self._check_parameters()
+        family, settings = self._check_parameters()
         targets = _targets(y)
+        # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
+        rows = clone(self)
         if targets is None:
-            return self._fit_observed(X, y, family, offset)
-        X = validate_data(self, X, dtype=np.float64)
-        fits = []
-        for target in targets:
-            if len(target) != len(X):
-                raise AlignmentError(
-                    f"y: {len(target)} rows were aligned with the release, X has {len(X)}; pass "
-                    "the block of each row of X to align()"
-                )
-            target.release.check_domain(family.domain, family=self.family)
-            fits.append(self._fit_matching(X, target, family, _check_offset(offset, len(X))))
+            X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
+            y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
+            _check_observed(y, family)
+            fits = [observed_fit(X, y, family, settings, _check_offset(offset, len(X)))]
+        else:
+            X = validate_data(rows, X, dtype=np.float64)
+            extra = _check_offset(offset, len(X))
+            fits = [
+                METHODS[self.method](X, self._prepare(target, X, family), family, settings, extra)
+                for target in targets
+            ]
         self._assign(fits, several=isinstance(y, list | tuple))
-        for fit, _ in fits:
-            _warn(fit.solution)
+        _copy_columns(rows, self)
+        for fit in fits:
+            _warn(fit)
         return self
 
-    def predict(self, X: ArrayLike, *, offset: ArrayLike | None = None) -> FloatArray:
-        """Return the mean of people with features X, shape (n,) or (n, p)."""
-        return get_family(self.family, self.n_trials).inverse_link(self._eta(X, offset))
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[str, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return the mean of people with features X, shape (n,) or (n, p).
 
-    def impute(self) -> FloatArray:
-        """Return the imputed targets of the training rows, in their order.
-
-        They satisfy every published statistic. They are personal values, so a saved or copied
-        model does not hold them.
+        Parameters
+        ----------
+        X : (n, d)
+        blocks : (n,) block ids, optional
+            With contextual effects: whose block means go with each row. A block known from the fit
+            has the means it had there.
+        block_means : mapping of block id to (d,) means, optional
+            For blocks that are new. People of any other block get the average context.
+        offset : (n,), optional
         """
+        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        transform = TRANSFORMS[self.target_transform]
+        means = [
+            transform.mean(predict_mean(fit, family, eta), fit.dispersion)
+            for fit, eta in zip(self._fits, self._etas(X, blocks, block_means, offset), strict=True)
+        ]
+        return np.column_stack(means) if self._several else means[0]
+
+    @available_if(lambda self: self.family == "ordinal")
+    def predict_proba(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[str, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return the probability of every bin, shape (n, K), for an ordinal fit."""
+        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        fit = self._only_fit("predict_proba")
+        (eta,) = self._etas(X, blocks, block_means, offset)
+        return bin_probabilities(fit, family, eta)
+
+    def impute(
+        self, kind: str = "mean", *, size: int | None = None, random_state: Any = None
+    ) -> FloatArray:
+        """Return targets of the training rows, in their order, that satisfy the release.
+
+        They are personal values, so a saved or copied model does not hold them.
+
+        Parameters
+        ----------
+        kind : {"mean", "draw"}
+            "mean" is the best guess of each target: the z of matching, or the raked mean of
+            likelihood. "draw" draws values for multiple imputation (likelihood only).
+        size : int, optional
+            Number of draws; without it one, of shape (n,).
+        random_state : int, optional
+            Seeds the draws.
+
+        Returns
+        -------
+        z : (n,), (n, p) for several targets, (size, n) for several draws
+        """
+        check_choice("kind", kind, ("mean", "draw"))
         check_is_fitted(self)
-        imputed = getattr(self, "_imputed", None)
-        if imputed is None:
+        if not self._holds_imputed:
             raise AggregatedTargetError(
                 "impute: this model holds no imputed targets (it was fitted to observed ones, or "
                 "was copied or loaded); fit it to an aggregated target first"
             )
-        return np.array(imputed)
+        transform = TRANSFORMS[self.target_transform]
+        if kind == "mean":
+            parts = [transform.imputed(fit) for fit in self._fits]
+            return np.column_stack(parts) if self._several else parts[0]
+        fit = self._only_fit("impute(kind='draw')")
+        if isinstance(fit.imputed, np.ndarray) or fit.imputed is None:
+            raise ParameterError("kind: matching has no draws; use kind='mean', or likelihood")
+        m = 1 if size is None else check_whole("size", size, low=1)
+        rng = np.random.default_rng(random_state)
+        draws = transform.undo(np.stack([fit.imputed.draw(rng) for _ in range(m)]))
+        return np.asarray(draws[0] if size is None else draws)
 
-    def score(self, X: ArrayLike, y: Any, *, offset: ArrayLike | None = None) -> float:
+    def score(
+        self,
+        X: ArrayLike,
+        y: Any,
+        *,
+        blocks: ArrayLike | None = None,
+        offset: ArrayLike | None = None,
+    ) -> float:
         """Return how well the model explains a target; larger is better.
 
-        For an aggregated target it is minus the mean divergence between the predictions and the
-        nearest targets that satisfy the release. For observed targets it is D², the share of the
-        divergence from the mean that is explained (R² for the gaussian family).
+        For an aggregated target: the mean log score of the published counts per person
+        (likelihood), comparable across families; minus the mean divergence between predictions
+        and the nearest targets that satisfy the release (matching). For observed targets: D², the
+        share of the divergence from the mean that is explained (R² for the gaussian family).
         """
-        family = get_family(self.family, self.n_trials)
-        eta = self._eta(X, offset)
-        if not isinstance(y, AggregatedTarget):
-            return _explained(family, as_floats(y, where="y"), eta)
-        if len(y) != len(eta):
-            raise AlignmentError(
-                f"y: {len(y)} rows were aligned with the release, X has {len(eta)}"
-            )
-        y.release.check_domain(family.domain, family=self.family)
-        design = lay_out(np.empty((len(eta), 0)), y.codes, len(y.release))
-        return -release_divergence(y.release, family, design, eta[design.order])
+        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        fit = self._only_fit("score")
+        targets = _targets(y)
+        if targets is not None:
+            if len(targets) != 1:
+                raise ParameterError("score: takes one target, got a list; score them one by one")
+            y = self._prepare(targets[0], X, family)
+            blocks = y.blocks if blocks is None else blocks
+        else:
+            check_consistent_length(X, y)
+            y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
+            _check_observed(y, family)
+        (eta,) = self._etas(X, blocks, None, offset)
+        return score_target(fit, family, self.method, y, eta)
+
+    @property
+    def standard_errors_(self) -> FloatArray:
+        """Standard errors of ``coef_``."""
+        check_is_fitted(self)
+        d = self.n_features_in_
+        errors = [np.sqrt(np.diag(_covariance(fit)))[1 : 1 + d] for fit in self._fits]
+        return np.array(errors) if self._several else errors[0]
+
+    def conf_int(self, level: float = 0.95) -> FloatArray:
+        """Return confidence intervals of ``coef_``, shape (d, 2); ``summary`` has the intercept."""
+        check_is_fitted(self)
+        if not 0 < check_number("level", level, low=0.0, open_low=True) < 1:
+            raise ParameterError(f"level: must lie between 0 and 1, got {level!r}")
+        fit = self._only_fit("conf_int")
+        _covariance(fit)
+        d = self.n_features_in_
+        return Coefficients((), fit.coef, self.standard_errors_[:d], level).interval()
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
+        check_is_fitted(self)
+        fit = self._only_fit("summary")
+        facts = (
+            ("Family:", self.family),
+            ("People:", f"{self.n_people_:,}"),
+            ("Method:", self.method if self._holds_release else "observed"),
+            ("Blocks:", f"{self.n_blocks_:,}"),
+            ("Alpha:", f"{self.alpha:g}"),
+            ("Dispersion:", f"{fit.dispersion:.4g}"),
+            ("Iterations:", f"{self.n_iter_}"),
+            ("Objective:", f"{fit.objective:.5g}"),
+        )
+        notes = (f"Status: {fit.status.value}", *fit.diagnostics.sentences(), *self._efficiency())
+        return Summary("Aggregated GLM", facts, self._coefficients(fit, level), notes)
+
+    def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
+        """Return the coefficients as a pandas or polars frame, one row per term."""
+        check_is_fitted(self)
+        return to_frame(self._coefficients(self._only_fit("tidy"), level).columns(), backend)
+
+    def glance(self, *, backend: str | None = None) -> Any:
+        """Return the fit as a frame of one row."""
+        check_is_fitted(self)
+        fit = self._only_fit("glance")
+        goodness = fit.diagnostics.goodness_of_fit
+        return to_frame(
+            {
+                "family": [self.family],
+                "method": [self.method],
+                "n_people": [self.n_people_],
+                "n_blocks": [self.n_blocks_],
+                "dispersion": [fit.dispersion],
+                "objective": [fit.objective],
+                "q_over_df": [float("nan") if goodness is None else goodness.ratio],
+                "p_value": [float("nan") if goodness is None else goodness.p_value],
+                "identified": [fit.diagnostics.identified],
+            },
+            backend,
+        )
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.target_tags.positive_only = self.family in FAMILIES and self.family != "gaussian"
+        known = FAMILIES.get(self.family) if isinstance(self.family, str) else None
+        tags.target_tags.positive_only = known is not None and known().domain.low >= 0
         return tags
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
-        state.pop("_imputed", None)  # personal values are written only when asked for
+        if "_fits" in state:  # personal values are written only when asked for
+            state["_fits"] = [fit.without_imputed() for fit in state["_fits"]]
+            state["_holds_imputed"] = False
         return state
 
     # -- private -----------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> Family:
-        check_choice("method", self.method, METHODS)
+    def _check_parameters(self) -> tuple[Family, Settings]:
+        check_choice("method", self.method, tuple(METHODS))
         check_choice("solver", self.solver, tuple(SOLVERS))
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
-        if self.n_init != "auto":
+        if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             check_whole("n_init", self.n_init, low=1)
-        check_number("alpha", self.alpha, low=0.0)
-        check_number("tol", self.tol, low=0.0, open_low=True)
-        check_whole("max_iter", self.max_iter, low=1)
-        check_flag("fit_intercept", self.fit_intercept)
-        return get_family(self.family, self.n_trials)
-
-    def _fit_matching(
-        self, X: FloatArray, target: AggregatedTarget, family: Family, offset: FloatArray | None
-    ) -> tuple[MatchingFit, Design]:
-        seed = check_random_state(self.random_state).randint(2**31)
-        release = target.release
-        design = lay_out(
-            X,
-            target.codes,
-            len(release),
-            offset=offset,
-            fit_intercept=self.fit_intercept,
-            seed=seed,
-        )
-        fit = fit_matching(
-            design,
-            release,
-            family,
-            alpha=float(self.alpha),
-            solver=self.solver,
-            init=self.init if isinstance(self.init, str) else _check_init(self.init, design),
-            n_init=_number_of_starts(self.n_init, len(release), design.n_parameters),
-            tol=float(self.tol),
-            max_iter=self.max_iter,
-            rng=np.random.default_rng(seed),
-        )
-        return fit, design
-
-    def _fit_observed(
-        self, X: ArrayLike, y: Any, family: Family, offset: ArrayLike | None
-    ) -> AggregatedGLM:
-        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
-        y = np.asarray(y, dtype=np.float64)
-        if not family.domain.contains(y):
-            outside = y[(y < family.domain.low) | (y > family.domain.high)][0]
-            raise DomainError(
-                f"y: the value {outside:g} lies outside the domain {family.domain} of family "
-                f"{self.family!r}; choose another family"
+        if self.target_transform not in TRANSFORMS:
+            raise ParameterError(
+                f"target_transform: must be None or 'log', got {self.target_transform!r}"
             )
-        codes = np.zeros(len(X), dtype=np.int64)
-        design = lay_out(
-            X, codes, 1, offset=_check_offset(offset, len(X)), fit_intercept=self.fit_intercept
+        if self.target_transform is not None and self.family != "gaussian":
+            raise ParameterError(
+                f"target_transform: 'log' goes with family='gaussian', got {self.family!r}"
+            )
+        if check_flag("contextual", self.contextual) and self.method != "likelihood":
+            raise ParameterError("contextual: needs method='likelihood', got 'matching'")
+        max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
+        settings = Settings(
+            alpha=check_number("alpha", self.alpha, low=0.0),
+            fit_intercept=check_flag("fit_intercept", self.fit_intercept),
+            contextual=bool(self.contextual),
+            solver=self.solver,
+            init=self.init if isinstance(self.init, str) else _check_init(self.init),
+            n_init=self.n_init,
+            tol=check_number("tol", self.tol, low=0.0, open_low=True),
+            max_iter=check_whole("max_iter", max_iter, low=1),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
         )
-        solution = fit_observed(
-            design, y[design.order], family, alpha=float(self.alpha), max_iter=self.max_iter
-        )
-        fit = MatchingFit(solution, y[design.order], float("nan"))
-        self._assign([(fit, design)], several=False)
-        self._imputed = None
-        _warn(solution)
-        return self
+        return get_family(self.family, self.n_trials), settings
 
-    def _assign(self, fits: list[tuple[MatchingFit, Design]], *, several: bool) -> None:
+    def _prepare(self, target: AggregatedTarget, X: FloatArray, family: Family) -> AggregatedTarget:
+        if len(target) != len(X):
+            raise AlignmentError(
+                f"y: {len(target)} rows were aligned with the release, X has {len(X)}; pass the "
+                "block of each row of X to align()"
+            )
+        target = TRANSFORMS[self.target_transform].target(target)
+        target.release.check_domain(family.domain, family=self.family)
+        return target
+
+    def _assign(self, fits: list[Fit], *, several: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""
+        self._fits, self._several = fits, several
+        self._holds_imputed = fits[0].imputed is not None
+        self._holds_release = self._holds_imputed
+        for name, source in _STACKED.items():
+            values = [getattr(fit, source) for fit in fits]
+            setattr(self, name, np.array(values) if several else values[0])
+        for name, source in _LISTED.items():
+            values = [getattr(fit, source) for fit in fits]
+            setattr(self, name, values if several else values[0])
+        steps = [max(fit.n_iter, 1) for fit in fits]
+        self.n_iter_ = np.array(steps) if several else steps[0]
+        self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
+        bins = fits[0].bins
+        if bins is not None and not several:
+            self.thresholds_ = bins.thresholds
+            self.bin_edges_ = np.concatenate([bins.lower[:1], bins.upper])
+            self.bin_values_ = bins.value
 
-        def stack(values: list[Any], *, array: bool = True) -> Any:
-            if not several:
-                return values[0]
-            return np.array(values) if array else values
-
-        pairs = [design.to_coefficients(fit.solution.theta) for fit, design in fits]
-        solutions = [fit.solution for fit, _ in fits]
-        self.coef_ = stack([coef for coef, _ in pairs])
-        self.intercept_ = stack([intercept for _, intercept in pairs])
-        self.dispersion_ = stack([self._dispersion(fit, design) for fit, design in fits])
-        self.status_ = stack([solution.status for solution in solutions], array=False)
-        self.objective_ = stack([solution.value for solution in solutions])
-        self.relative_gradient_ = stack([solution.relative_gradient for solution in solutions])
-        self.restart_disagreement_ = stack([fit.restart_disagreement for fit, _ in fits])
-        self.objective_path_ = stack([np.array(s.path) for s in solutions], array=False)
-        self.n_iter_ = stack([max(solution.n_iter, 1) for solution in solutions])
-        imputed = [design.to_rows_of_x(fit.z) for fit, design in fits]
-        self._imputed = np.column_stack(imputed) if several else imputed[0]
-
-    def _dispersion(self, fit: MatchingFit, design: Design) -> float:
-        if self.family != "gaussian":
-            return 1.0
-        return float(np.mean((fit.z - design.eta(fit.solution.theta)) ** 2))
-
-    def _eta(self, X: ArrayLike, offset: ArrayLike | None) -> FloatArray:
+    def _check_rows(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        eta = np.asarray(X @ self.coef_.T + self.intercept_)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _etas(
+        self,
+        X: FloatArray,
+        blocks: ArrayLike | None,
+        block_means: Mapping[str, ArrayLike] | None,
+        offset: ArrayLike | None,
+    ) -> list[FloatArray]:
         extra = _check_offset(offset, len(X))
-        return eta if extra is None else (eta.T + extra).T
+        return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
+
+    def _only_fit(self, what: str) -> Fit:
+        if self._several:
+            raise ParameterError(f"{what}: needs a model of one target; fit them one by one")
+        return self._fits[0]
+
+    def _coefficients(self, fit: Fit, level: float) -> Coefficients:
+        names = getattr(self, "feature_names_in_", None)
+        terms = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
+        return fit.coefficients([str(term) for term in terms], _covariance(fit), level)
+
+    def _efficiency(self) -> list[str]:
+        """Say, for the worst-known feature, how much the release holds of individual data."""
+        efficiency = self._fits[0].diagnostics.efficiency
+        if efficiency is None or not np.isfinite(efficiency).all():
+            return []
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(efficiency))])
+        worst, best = int(np.argmin(efficiency)), int(np.argmax(efficiency))
+        return [
+            f"The release holds {100 * efficiency[worst]:.2g} % of what individual data would say "
+            f"about {names[worst]}, and {100 * efficiency[best]:.2g} % about {names[best]}."
+        ]
 
 
 def _targets(y: Any) -> list[AggregatedTarget] | None:
@@ -312,7 +495,8 @@ def _targets(y: Any) -> list[AggregatedTarget] | None:
     if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
         if not all(isinstance(item, AggregatedTarget) for item in y):
             raise AggregatedTargetError(
-                "y: a list of targets must hold aggregated targets only, got other types too"
+                "y: a list of targets must hold aggregated targets only, got other types too; "
+                "align every release first"
             )
         return list(y)
     if hasattr(y, "align") and hasattr(y, "histogram"):
@@ -322,44 +506,63 @@ def _targets(y: Any) -> list[AggregatedTarget] | None:
     return None
 
 
-def _number_of_starts(n_init: str | int, n_blocks: int, n_parameters: int) -> int:
-    if n_init == "auto":
-        return 1 if n_blocks > n_parameters else _RESTARTS_IF_UNSURE
-    return int(n_init)
+def _copy_columns(source: AggregatedGLM, goal: AggregatedGLM) -> None:
+    goal.n_features_in_ = source.n_features_in_
+    if hasattr(source, "feature_names_in_"):
+        goal.feature_names_in_ = source.feature_names_in_
+    elif hasattr(goal, "feature_names_in_"):
+        del goal.feature_names_in_
+
+
+def _covariance(fit: Fit) -> FloatArray:
+    if fit.covariance is None:
+        raise ParameterError(
+            "standard errors: matching has none, because it treats imputed targets as observed; "
+            "use method='likelihood'"
+        )
+    return fit.covariance
+
+
+def _check_observed(y: FloatArray, family: Family) -> None:
+    if not np.isfinite(y).all():
+        raise DomainError("y: must be finite, got NaN or inf; drop those rows")
+    if not family.domain.contains(y):
+        outside = y[~((y >= family.domain.low) & (y <= family.domain.high))][0]
+        raise DomainError(
+            f"y: the value {outside:g} lies outside the domain {family.domain} of family "
+            f"{family.name!r}; choose another family"
+        )
+
+
+def _check_init(init: ArrayLike) -> FloatArray:
+    try:
+        return as_floats(init, where="init")
+    except ReleaseError:
+        raise ParameterError(
+            f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
+            "intercept, then the slopes"
+        ) from None
 
 
 def _check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
     if offset is None:
         return None
-    values = as_floats(offset, where="offset")
+    try:
+        values = as_floats(offset, where="offset")
+    except ReleaseError as error:
+        raise DomainError(str(error)) from None
     if len(values) != n:
-        raise AlignmentError(f"offset: {len(values)} values for {n} rows of X")
+        raise AlignmentError(
+            f"offset: must have one value per row of X, got {len(values)} for {n} rows; check it"
+        )
     if not np.isfinite(values).all():
         raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
     return values
 
 
-def _check_init(init: ArrayLike, design: Design) -> FloatArray:
-    values = as_floats(init, where="init")
-    if len(values) != design.n_parameters or not np.isfinite(values).all():
-        raise ParameterError(
-            f"init: must hold {design.n_parameters} finite numbers ("
-            f"{'the intercept, then ' if design.fit_intercept else ''}the slopes), got {init!r}"
-        )
-    shift = int(design.fit_intercept)
-    return design.from_coefficients(values[shift:], float(values[0]) if shift else 0.0)
-
-
-def _explained(family: Family, y: FloatArray, eta: FloatArray) -> float:
-    if not family.domain.contains(y):
-        raise DomainError(f"y: values lie outside the domain {family.domain} of the family")
-    null = family.divergence(y, np.full_like(y, y.mean())).sum()
-    error = family.total_divergence(y, eta, family.inverse_link(eta))
-    return float(1.0 - error / null) if null > 0 else float(error == 0)
-
-
-def _warn(solution: Solution) -> None:
-    if not solution.status.identified:
-        warnings.warn(solution.status.value, IdentificationWarning, stacklevel=3)
-    elif solution.status is not Status.CONVERGED:
-        warnings.warn(solution.status.value, ConvergenceWarning, stacklevel=3)
+def _warn(fit: Fit) -> None:
+    """Warn once, in one sentence, if the release cannot tell or the solver gave up."""
+    if not fit.diagnostics.identified:
+        warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
+    elif not fit.status.converged:
+        warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)

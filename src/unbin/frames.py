@@ -27,9 +27,10 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
             ) from None
         names = table.columns
     if name not in names:
+        known = ", ".join(map(repr, names)) or "no columns"
         raise ReleaseError(
-            f"column {name!r}: not in the frame, which has {', '.join(map(repr, names))}; "
-            f"say {role}=... with the column to read"
+            f"column {name!r}: not in the frame, got {known}; say {role}=... with the column to "
+            "read"
         )
     return to_numpy(table[name])
 
@@ -37,15 +38,20 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
 def to_numpy(values: ArrayLike) -> NDArray[Any]:
     """Return a one-dimensional numpy array; nulls of frames become None or NaN."""
     series = nw.from_native(values, series_only=True, pass_through=True)
-    array = series.to_numpy() if isinstance(series, nw.Series) else np.asarray(values)
-    return np.asarray(array)
+    array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else values)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
+    return array
 
 
 def as_text(values: ArrayLike, *, where: str) -> TextArray:
     """Return block ids as text; whole numbers are written without a decimal point."""
     array = to_numpy(values)
     if array.ndim != 1:
-        raise BlockError(f"{where}: block ids must be one-dimensional, got shape {array.shape}")
+        raise BlockError(
+            f"{where}: block ids must be one-dimensional, got shape {array.shape}; pass one id per "
+            "row"
+        )
     text = _text(array, where)
     blank = np.char.str_len(text) == 0
     if blank.any():
@@ -55,7 +61,7 @@ def as_text(values: ArrayLike, *, where: str) -> TextArray:
 
 def _text(array: NDArray[Any], where: str) -> TextArray:
     kind = array.dtype.kind
-    if kind in "UST":
+    if kind in "US":
         return array.astype(np.str_)
     if kind in "iub":
         unique, inverse = np.unique(array, return_inverse=True)
@@ -63,24 +69,32 @@ def _text(array: NDArray[Any], where: str) -> TextArray:
     if kind == "f":
         return _float_text(array, where)
     if kind == "M":
-        return np.asarray(np.datetime_as_string(array, unit="D"), dtype=np.str_)
-    return _object_text(array, where)
+        return _date_text(array, where)
+    return _object_text(array.astype(object), where)
 
 
 def _float_text(array: NDArray[Any], where: str) -> TextArray:
     if np.isnan(array).any():
         raise _missing_id(where, np.isnan(array))
-    whole = np.floor(array) == array
-    if not whole.all() or not np.isfinite(array).all():
+    # above 2**53 a float has lost digits, so that two ids may have become one
+    bad = (np.floor(array) != array) | (np.abs(array) > 2**53)
+    if bad.any():
         raise BlockError(
-            f"{where}: block ids must be text or whole numbers, "
-            f"got {array[~whole][0] if not whole.all() else 'inf'}; read the column as text"
+            f"{where}: block ids must be text or whole numbers, got {array[bad][0]:g}; read the "
+            "column as text"
         )
     return _text(array.astype(np.int64), where)
 
 
+def _date_text(array: NDArray[Any], where: str) -> TextArray:
+    if np.isnat(array).any():
+        raise _missing_id(where, np.isnat(array))
+    is_date = (array.astype("M8[D]") == array).all()
+    return np.asarray(np.datetime_as_string(array, unit="D" if is_date else "ns"), dtype=np.str_)
+
+
 def _object_text(array: NDArray[Any], where: str) -> TextArray:
-    missing = np.array([value is None or value != value or _is_na(value) for value in array])
+    missing = np.array([value is None or _is_na(value) or value != value for value in array])
     if missing.any():
         raise _missing_id(where, missing)
     types = {type(value) for value in array}
@@ -89,8 +103,9 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)
     names = ", ".join(sorted(cls.__name__ for cls in types))
+    what = "mix types" if len(types) > 1 else "must be text or whole numbers"
     raise BlockError(
-        f"{where}: block ids mix types, got {names}; read the whole column as text "
+        f"{where}: block ids {what}, got {names}; read the whole column as text "
         '(for example dtype=str), so that "05001" keeps its zero'
     )
 
@@ -101,7 +116,7 @@ def _is_na(value: Any) -> bool:
 
 def _missing_id(where: str, mask: BoolArray) -> BlockError:
     return BlockError(
-        f"{where}: block id missing in {int(mask.sum())} rows, the first is row "
+        f"{where}: every row needs a block id, got {int(mask.sum())} missing, the first in row "
         f"{int(np.argmax(mask))}; fill or drop those rows"
     )
 
@@ -110,11 +125,13 @@ def as_floats(values: ArrayLike, *, where: str) -> FloatArray:
     """Return numbers as float64; nulls become NaN, text is refused."""
     array = to_numpy(values)
     if array.ndim != 1:
-        raise ReleaseError(f"{where}: must be one-dimensional, got shape {array.shape}")
+        raise ReleaseError(
+            f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"
+        )
     if array.dtype.kind == "O":
         array = np.array([np.nan if v is None or _is_na(v) else v for v in array])
     if array.dtype.kind not in "iufb":
         raise ReleaseError(
-            f"{where}: must hold numbers, got {array.dtype}; convert the column to numbers first"
+            f"{where}: must hold numbers, got {array.dtype}; convert them to numbers first"
         )
     return array.astype(np.float64)

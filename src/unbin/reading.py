@@ -13,18 +13,32 @@ from unbin.typing import FloatArray, IntArray, TextArray
 
 EVERYBODY = "all"
 """The id of the only block of a release that is not split into blocks."""
+_LARGEST = 1e15
+"""The largest count or rank: beyond 2**53 floats skip whole numbers."""
 
 
-def read_ids(frame: Any, block: str | None) -> TextArray:
-    """Return the block id of each row as text."""
+def read_ids(frame: Any, block: str | None, *, value: str, role: str) -> TextArray:
+    """Return the block id of each row as text; without blocks, column ``value`` has the rows."""
     if block is None:
-        first = next(iter(frame)) if isinstance(frame, dict) else frame.columns[0]
-        ids = np.full(len(frame[first]), EVERYBODY)
+        ids = np.full(len(column(frame, value, role=role)), EVERYBODY)
     else:
         ids = as_text(column(frame, block, role="block"), where=f"column {block!r}")
     if ids.size == 0:
-        raise ReleaseError("release: empty, got a table with 0 rows")
+        raise ReleaseError(
+            "release: nothing was published, got a table with 0 rows; pass one row per statistic"
+        )
     return ids
+
+
+def read_floats(frame: Any, name: str, ids: TextArray, *, role: str) -> FloatArray:
+    """Return a column of numbers, one per block id; nulls become NaN."""
+    values = as_floats(column(frame, name, role=role), where=f"column {name!r}")
+    if len(values) != len(ids):
+        raise ReleaseError(
+            f"column {name!r}: must be as long as the block ids, got {len(values)} values for "
+            f"{len(ids)} rows; pass columns of one length"
+        )
+    return values
 
 
 def whole_edges(low: FloatArray, high: FloatArray) -> FloatArray:
@@ -41,10 +55,10 @@ def whole_edges(low: FloatArray, high: FloatArray) -> FloatArray:
 
 def read_counts(frame: Any, name: str, ids: TextArray) -> IntArray:
     """Return counts as integers."""
-    counts = as_floats(column(frame, name, role="count"), where=f"column {name!r}")
+    counts = read_floats(frame, name, ids, role="count")
     for bad, what in (
         (np.isnan(counts), "is missing"),
-        (np.isinf(counts) | (counts > 1e15), "is too large"),
+        (counts > _LARGEST, "is too large"),
         (counts < 0, "is negative"),
         (counts != np.rint(counts), "is not a whole number"),
     ):
@@ -85,22 +99,26 @@ def read_percent_counts(
 ) -> IntArray:
     """Return counts that add up to n and are nearest to the percentages (largest remainders)."""
     if people is None:
-        raise CountError(f"column {name!r}: percentages need the number of people; pass n=...")
-    percent = as_floats(column(frame, name, role="percent"), where=f"column {name!r}")[order]
+        raise CountError(
+            f"column {name!r}: percentages need the number of people, got none; pass n=... with "
+            "its column"
+        )
     block = np.repeat(np.arange(len(names)), np.diff(start))
+    percent = read_floats(frame, name, names[block], role="percent")[order]
     bad = ~((percent >= 0) & (percent <= 100))
     if bad.any():
         k = int(np.argmax(bad))
         raise CountError(
-            f"block {str(names[block[k]])!r}: percentages lie between 0 and 100, got {percent[k]:g}"
+            f"block {str(names[block[k]])!r}: percentages lie between 0 and 100, got "
+            f"{percent[k]:g}; correct it, or drop the block"
         )
     total = np.bincount(block, weights=percent)
-    off = np.abs(total - 100) > 0.5 * np.diff(start) + 1e-9
+    off = (np.abs(total - 100) > 0.5 * np.diff(start) + 1e-9) | (total == 0)
     if off.any():
         b = int(np.argmax(off))
         raise CountError(
-            f"block {str(names[b])!r}: percentages add up to {total[b]:g}, expected 100; are they "
-            "shares of 1, or is a bin missing?"
+            f"block {str(names[b])!r}: percentages must add up to 100, got {total[b]:g}; multiply "
+            "shares of 1 by 100, or add the missing bin"
         )
     exact = percent / total[block] * people[block]
     count = np.floor(exact + 1e-9).astype(np.int64)
@@ -124,8 +142,8 @@ def require_finite(values: FloatArray, ids: TextArray, name: str) -> None:
 
 def read_ranks(frame: Any, name: str, ids: TextArray) -> IntArray:
     """Return ranks, which count from 1."""
-    ranks = as_floats(column(frame, name, role="rank"), where=f"column {name!r}")
-    bad = ~(ranks >= 1) | (ranks != np.rint(ranks)) | np.isinf(ranks)
+    ranks = read_floats(frame, name, ids, role="rank")
+    bad = ~((ranks >= 1) & (ranks <= _LARGEST)) | (ranks != np.rint(ranks))
     if bad.any():
         k = int(np.argmax(bad))
         raise OrderStatisticError(
@@ -137,7 +155,7 @@ def read_ranks(frame: Any, name: str, ids: TextArray) -> IntArray:
 
 def read_quantiles(frame: Any, name: str, ids: TextArray) -> FloatArray:
     """Return quantiles between 0 and 1."""
-    quantiles = as_floats(column(frame, name, role="quantile"), where=f"column {name!r}")
+    quantiles = read_floats(frame, name, ids, role="quantile")
     bad = ~((quantiles >= 0) & (quantiles <= 1))
     if bad.any():
         k = int(np.argmax(bad))

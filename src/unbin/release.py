@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,9 @@ import numpy as np
 from unbin import reading, tables
 from unbin.exceptions import AlignmentError, BinError, CountError, DomainError, ReleaseError
 from unbin.families import Interval
-from unbin.frames import as_floats, as_text, column
+from unbin.frames import as_floats, as_text
 from unbin.segments import segment_cumsum, segment_start
+from unbin.settings import check_choice
 from unbin.tables import Histogram, OrderStatistics
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
@@ -89,11 +91,10 @@ class Release:
         Release: 1 block, 12 people
           histogram: 1 block, 2 bins, open below and above
         """
-        if closed not in tables.CLOSED:
-            raise BinError(f"closed: must be 'right', 'left' or 'both', got {closed!r}")
-        ids = reading.read_ids(frame, block)
-        low = as_floats(column(frame, lower, role="lower"), where=f"column {lower!r}")
-        high = as_floats(column(frame, upper, role="upper"), where=f"column {upper!r}")
+        check_choice("closed", closed, tables.CLOSED)
+        ids = reading.read_ids(frame, block, value=lower, role="lower")
+        low = reading.read_floats(frame, lower, ids, role="lower")
+        high = reading.read_floats(frame, upper, ids, role="upper")
         low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
         if closed == "both":
             low = reading.whole_edges(low, high) - (low < high)
@@ -112,8 +113,8 @@ class Release:
         if people is not None and (people != total).any():
             b = int(np.argmax(people != total))
             raise CountError(
-                f"block {str(names[b])!r}: the bins count {total[b]} people, the column {n!r} "
-                f"says {people[b]}; correct one of them"
+                f"block {str(names[b])!r}: the bins must count the people of column {n!r}, got "
+                f"{total[b]} in the bins and {people[b]} in the column; correct one of them"
             )
         return cls(names, total, table, tables.no_order(len(names)))
 
@@ -147,9 +148,9 @@ class Release:
         n : str, optional
             Column with the people of the block. Without it the rows of X are counted.
         """
-        ids = reading.read_ids(frame, block)
+        ids = reading.read_ids(frame, block, value=value, role="value")
         names, codes = np.unique(ids, return_inverse=True)
-        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        values = reading.read_floats(frame, value, ids, role="value")
         reading.require_finite(values, ids, value)
         people = (
             np.zeros(len(names), np.int64)
@@ -164,10 +165,9 @@ class Release:
                 np.zeros(len(ids), np.int64),
                 reading.read_quantiles(frame, role, ids),
             )
-        order = np.lexsort((values, np.where(ranks > 0, ranks, quantiles), codes))
-        table = OrderStatistics(
-            segment_start(codes, len(names)), ranks[order], quantiles[order], values[order]
-        )
+        order = np.argsort(codes, kind="stable")
+        start = segment_start(codes, len(names))
+        table = OrderStatistics(start, ranks[order], quantiles[order], values[order]).tidy()
         tables.check_order(table, names)
         tables.check_ranks(table, people, names)
         return cls(names, people, tables.no_histogram(len(names)), table)
@@ -177,8 +177,8 @@ class Release:
         cls, frame: Any, *, block: str | None = "block", value: str = "value"
     ) -> Release:
         """Read a full list of values without names: the targets up to permutation."""
-        ids = reading.read_ids(frame, block)
-        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        ids = reading.read_ids(frame, block, value=value, role="value")
+        values = reading.read_floats(frame, value, ids, role="value")
         reading.require_finite(values, ids, value)
         names, codes = np.unique(ids, return_inverse=True)
         order = np.lexsort((values, codes))
@@ -201,10 +201,17 @@ class Release:
         """Read a cumulative distribution: how many people are at or below each value.
 
         The last count of a block is its number of people; a first point with count 0 is the lowest
-        edge, otherwise the first bin is open below.
+        edge, otherwise the first bin is open below. With ``closed="left"`` the counts are those
+        below each value.
         """
-        ids = reading.read_ids(frame, block)
-        values = as_floats(column(frame, value, role="value"), where=f"column {value!r}")
+        check_choice("closed", closed, ("right", "left"))
+        ids = reading.read_ids(frame, block, value=value, role="value")
+        values = reading.read_floats(frame, value, ids, role="value")
+        if np.isnan(values).any():
+            raise BinError(
+                f"block {str(ids[np.argmax(np.isnan(values))])!r}: column {value!r} must hold "
+                "edges, got a missing one; say inf for an open end"
+            )
         counts = reading.read_counts(frame, count, ids)
         names, codes = np.unique(ids, return_inverse=True)
         opens = np.ones(len(names), dtype=bool)
@@ -221,7 +228,14 @@ class Release:
             inner = np.repeat(names, np.diff(table.start))
             raise CountError(
                 f"block {str(inner[np.argmax(table.count < 0)])!r}: cumulative counts must not "
-                "decrease with the value; check which count belongs to which value"
+                f"decrease with the value, got a step of {table.count.min()}; check which count "
+                "belongs to which value"
+            )
+        if (np.diff(table.start) == 0).any():
+            raise CountError(
+                f"block {str(names[np.argmax(np.diff(table.start) == 0)])!r}: the last cumulative "
+                "count is the number of people, got a single point with count 0; add the points "
+                "above it, or drop the block"
             )
         return cls(names, table.total(), table, tables.no_order(len(names)))
 
@@ -232,13 +246,13 @@ class Release:
         """
         names = np.union1d(self.blocks, other.blocks)
         parts = [_spread(release, names) for release in (self, other)]
-        known = [part.n > 0 for part in parts]
+        known = [part._knows_people() for part in parts]
         clash = known[0] & known[1] & (parts[0].n != parts[1].n)
         if clash.any():
             b = int(np.argmax(clash))
             raise CountError(
-                f"block {str(names[b])!r}: one release counts {parts[0].n[b]} people, the other "
-                f"{parts[1].n[b]}; both must be about the same people"
+                f"block {str(names[b])!r}: both releases must count the same people, got "
+                f"{parts[0].n[b]} and {parts[1].n[b]}; correct one of them, or drop the block"
             )
         n = np.where(known[0], parts[0].n, parts[1].n)
         order = tables.join_orders(parts[0].order_statistics, parts[1].order_statistics)
@@ -253,7 +267,8 @@ class Release:
         """Spell every histogram as order statistics, the paper's reading of a histogram."""
         if len(self.order_statistics.value):
             raise ReleaseError(
-                "to_order_statistics: the release holds order statistics already; split it first"
+                "to_order_statistics: the release must hold histograms only, got order statistics "
+                "too; spell each release before combine()"
             )
         order = tables.histogram_to_order(self.histogram, self.n)
         return Release(self.blocks, self.n, tables.no_histogram(len(self.blocks)), order)
@@ -262,20 +277,22 @@ class Release:
         """Spell every set of order statistics as a histogram; needs the people per block."""
         if len(self.histogram.count):
             raise ReleaseError(
-                "to_histogram: the release holds a histogram already; split it first"
+                "to_histogram: the release must hold order statistics only, got a histogram too; "
+                "spell each release before combine()"
             )
         if (self.n == 0).any():
             raise ReleaseError(
-                f"block {str(self.blocks[np.argmax(self.n == 0)])!r}: the number of people is not "
-                "known; read the quantiles with n=..."
+                f"block {str(self.blocks[np.argmax(self.n == 0)])!r}: the number of people must be "
+                "known, got order statistics without it; read them with n=..."
             )
         order = self.order_statistics.with_ranks(self.n)
+        tables.check_order(order, self.blocks)
         histogram = tables.order_to_histogram(order, self.n)
         return Release(self.blocks, self.n, histogram, tables.no_order(len(self.blocks)))
 
     def to_cumulative(self) -> dict[str, Any]:
         """Return columns block, value, count: how many people are at or below each value."""
-        release = self if len(self.histogram.count) else self.to_histogram()
+        release = self.to_histogram() if len(self.order_statistics.value) else self
         points = tables.histogram_to_cumulative(release.histogram)
         block = np.repeat(self.blocks, np.diff(points.start))
         return {"block": block, "value": points.value, "count": points.count}
@@ -328,7 +345,10 @@ class Release:
             return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
         ids = as_text(blocks, where="blocks")
         if ids.size == 0:
-            raise AlignmentError("blocks: no rows to align with, got an empty list of block ids")
+            raise AlignmentError(
+                "blocks: must name the block of each row, got 0 ids; pass the block of each row of "
+                "X"
+            )
         seen, inverse = np.unique(ids, return_inverse=True)
         place = np.minimum(np.searchsorted(self.blocks, seen), len(self.blocks) - 1)
         unknown = self.blocks[place] != seen
@@ -340,19 +360,23 @@ class Release:
         if absent.any():
             raise AlignmentError(
                 f"block {str(self.blocks[np.argmax(absent)])!r}: released, but no row of X is in "
-                f"it ({int(absent.sum())} such blocks); drop it from the release or add its people"
+                f"it, got {plural(int(absent.sum()), 'such block')}; select() the blocks of X or "
+                "add the missing people"
             )
         release = self.select(seen)
         rows = np.bincount(inverse)
         _check_totals(release, rows)
         order = release.order_statistics.with_ranks(rows)
         tables.check_order(order, release.blocks)
+        tables.check_ranks(order, rows, release.blocks)
         released = Release(release.blocks, rows.astype(np.int64), release.histogram, order)
         return AggregatedTarget(released, inverse.astype(np.int64))
 
     def select(self, blocks: ArrayLike) -> Release:
         """Return the release of some blocks only."""
         ids = np.unique(as_text(blocks, where="blocks"))
+        if ids.size == 0:
+            raise ReleaseError("blocks: must name blocks to keep, got none; pass at least one id")
         place = np.minimum(np.searchsorted(self.blocks, ids), len(self.blocks) - 1)
         unknown = self.blocks[place] != ids
         if unknown.any():
@@ -364,28 +388,30 @@ class Release:
     def check_domain(self, domain: Interval, *, family: str) -> None:
         """Raise :class:`DomainError` if somebody was published outside the family's domain."""
         histogram, order = self.histogram, self.order_statistics
-        outside = (histogram.count > 0) & (
-            (histogram.upper < domain.low) | (histogram.lower > domain.high)
-        )
+        outside = (histogram.count > 0) & ~tables.reaches(histogram, domain)
         if outside.any():
             k = int(np.argmax(outside))
             raise DomainError(
-                f"block {self._block_of(histogram.start, k)!r}: the bin "
-                f"({histogram.lower[k]:g}, {histogram.upper[k]:g}] holds {histogram.count[k]} "
-                f"people outside the domain {domain} of family {family!r}; choose another family "
-                "or correct the edges"
+                f"block {self._block_of(histogram.start, k)!r}: the bin {histogram.bin_text(k)} "
+                f"holds no value of the domain {domain} of family {family!r}, got "
+                f"{plural(int(histogram.count[k]), 'count')} in it; choose another family or "
+                "correct the edges"
             )
         outside = (order.value < domain.low) | (order.value > domain.high)
         if outside.any():
             k = int(np.argmax(outside))
             raise DomainError(
-                f"block {self._block_of(order.start, k)!r}: the value {order.value[k]:g} lies "
-                f"outside the domain {domain} of family {family!r}; choose another family or "
+                f"block {self._block_of(order.start, k)!r}: values must lie in the domain "
+                f"{domain} of family {family!r}, got {order.value[k]:g}; choose another family or "
                 "correct the value"
             )
 
     def _block_of(self, start: IntArray, row: int) -> str:
         return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
+
+    def _knows_people(self) -> BoolArray:
+        """Mark blocks whose number of people was published, 0 included."""
+        return (self.n > 0) | (np.diff(self.histogram.start) > 0)
 
     def _is_published(self) -> BoolArray:
         """Mark blocks about which the release says that they have people."""
@@ -397,7 +423,8 @@ class Release:
         return len(self.blocks)
 
     def __repr__(self) -> str:
-        people = "unknown size" if (self.n == 0).all() else f"{self.n.sum():,} people"
+        n = int(self.n.sum())
+        people = {0: "unknown size", 1: "1 person"}.get(n, f"{n:,} people")
         lines = [f"Release: {plural(len(self.blocks), 'block')}, {people}"]
         lines += [f"  {kind}: {text}" for kind, text in describe(self)]
         return "\n".join(lines)
@@ -427,7 +454,7 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
     """
     values = as_floats(y, where="y")
     if values.size == 0:
-        raise ReleaseError("y: nothing to aggregate, got 0 values")
+        raise ReleaseError("y: must hold targets to count, got 0 values; pass one per person")
     if not np.isfinite(values).all():
         raise ReleaseError("y: must be finite to be counted, got NaN or inf; drop those rows")
     ids = (
@@ -436,14 +463,17 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
         else as_text(blocks, where="blocks")
     )
     if len(ids) != len(values):
-        raise AlignmentError(f"blocks: {len(ids)} ids for {len(values)} values of y")
+        raise AlignmentError(
+            f"blocks: must be as long as y, got {len(ids)} ids for {len(values)} values; pass the "
+            "block of each value"
+        )
     edges = _edges(values, bins)
     place = np.searchsorted(edges, values, side="left") - 1
     outside = (place < 0) | (place >= len(edges) - 1)
     if outside.any():
         raise BinError(
-            f"bins: {int(outside.sum())} values of y lie outside the edges, for example "
-            f"{values[outside][0]:g}; open the ends with -inf and inf"
+            f"bins: every value of y must lie between the edges, got {int(outside.sum())} outside, "
+            f"for example {values[outside][0]:g}; open the ends with -inf and inf"
         )
     names, codes = np.unique(ids, return_inverse=True)
     n_bins = len(edges) - 1
@@ -459,14 +489,20 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
 
 def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
     if np.ndim(bins) == 0:
-        if isinstance(bins, bool) or not float(bins) == int(bins) or bins < 1:
-            raise BinError(f"bins: must be a whole number of at least 1 or edges, got {bins!r}")
-        inner = np.quantile(values, np.arange(1, bins) / bins, method="inverted_cdf")
+        if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
+            raise BinError(
+                f"bins: must be a whole number of at least 1, or edges, got {bins!r}; pass for "
+                "example 5"
+            )
+        inner = np.quantile(values, np.arange(1, int(bins)) / int(bins), method="inverted_cdf")
         inner = np.unique(inner)
         return np.concatenate([[-np.inf], inner[inner < values.max()], [np.inf]])
     edges = as_floats(bins, where="bins")
     if len(edges) < 2 or not (np.diff(edges) > 0).all():
-        raise BinError(f"bins: edges must increase and be at least 2, got {edges.tolist()}")
+        raise BinError(
+            f"bins: edges must increase and be at least 2, got {edges.tolist()}; sort them and "
+            "drop repeated ones"
+        )
     return edges
 
 
@@ -500,20 +536,23 @@ def _unknown_blocks(known: TextArray, unknown: TextArray) -> AlignmentError:
             f"them with str.zfill({len(max(twin, first, key=len))})"
         )
     else:
-        hint = f"the release has {', '.join(repr(str(b)) for b in known[:3])}, …; check the ids"
+        more = ", …" if len(known) > 3 else ""
+        some = ", ".join(repr(str(name)) for name in known[:3])
+        hint = f"the release has {some}{more}; check the ids"
     return AlignmentError(
-        f"block {first!r}: in X but not in the release ({len(unknown)} such blocks); {hint}"
+        f"block {first!r}: must be in the release, got {plural(len(unknown), 'block')} in X that "
+        f"{'is' if len(unknown) == 1 else 'are'} not; {hint}"
     )
 
 
 def _check_totals(release: Release, rows: IntArray) -> None:
-    off = (release.n > 0) & (release.n != rows)
+    off = release._knows_people() & (release.n != rows)
     if not off.any():
         return
     worst = np.argsort(-np.abs(np.where(off, release.n - rows, 0)), kind="stable")[:3]
     told = "; ".join(
-        f"block {str(release.blocks[b])!r}: the release counts {release.n[b]} people, X has "
-        f"{rows[b]} rows"
+        f"block {str(release.blocks[b])!r}: the release counts {release.n[b]:,} people, "
+        f"X has {plural(int(rows[b]), 'row')}"
         for b in worst
         if off[b]
     )

@@ -12,6 +12,11 @@ def segment_start(codes: IntArray, n_blocks: int) -> IntArray:
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_blocks))]).astype(np.int64)
 
 
+def block_of_rows(start: IntArray) -> IntArray:
+    """Return the block of each row."""
+    return np.repeat(np.arange(len(start) - 1), np.diff(start))
+
+
 def take_segments(start: IntArray, blocks: IntArray) -> tuple[IntArray, IntArray]:
     """Return the new ``start`` and the rows of some blocks, in the order asked for."""
     size = np.diff(start)[blocks]

@@ -20,7 +20,7 @@ class BlockKFold:
     ----------
     n_splits : int
     shuffle : bool
-        Deal blocks out at random instead of by size alone.
+        Deal blocks of about the same size out at random instead of forth and back.
     random_state : int or None
         Seeds ``shuffle``.
 
@@ -59,17 +59,23 @@ class BlockKFold:
         return self.n_splits
 
     def _folds(self, y: AggregatedTarget) -> IntArray:
-        """Deal the blocks out, largest first, forth and back over the folds."""
+        """Deal the blocks out, largest first, one to each fold in every lap."""
         n_blocks = len(y.release)
         if n_blocks < self.n_splits:
             raise ParameterError(
-                f"n_splits: {self.n_splits} folds need as many blocks, got {n_blocks}; lower it"
+                f"n_splits: {self.n_splits} folds need as many blocks, got {n_blocks}; lower "
+                "n_splits"
             )
-        rng = np.random.default_rng(self.random_state if self.shuffle else 0)
-        tie = rng.permutation(n_blocks) if self.shuffle else np.arange(n_blocks)
-        order = np.lexsort((tie, -y.release.n))
-        place = np.arange(n_blocks)
-        lap, seat = place // self.n_splits, place % self.n_splits
+        n_laps = -(-n_blocks // self.n_splits)
+        seats = np.tile(np.arange(self.n_splits), (n_laps, 1))
+        order = np.argsort(-y.release.n, kind="stable")
+        if self.shuffle:
+            rng = np.random.default_rng(self.random_state)
+            tie = rng.permutation(n_blocks)
+            order = np.lexsort((tie, -y.release.n))
+            seats = rng.permuted(seats, axis=1)
+        else:
+            seats[1::2] = seats[1::2, ::-1]
         fold = np.empty(n_blocks, dtype=np.int64)
-        fold[order] = np.where(lap % 2 == 0, seat, self.n_splits - 1 - seat)
+        fold[order] = seats.ravel()[:n_blocks]
         return fold

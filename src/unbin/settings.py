@@ -14,7 +14,7 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if not isinstance(value, str) or value not in choices:
         raise ParameterError(
-            f"{name}: must be one of {', '.join(map(repr, choices))}, got {value!r}"
+            f"{name}: unknown, got {value!r}; use one of {', '.join(map(repr, choices))}"
         )
     return value
 
@@ -25,19 +25,21 @@ def check_number(name: str, value: Any, *, low: float, open_low: bool = False) -
     number = float(value) if is_number else float("nan")
     if not np.isfinite(number) or number < low or (open_low and number == low):
         bound = "above" if open_low else "at least"
-        raise ParameterError(f"{name}: must be a number {bound} {low:g}, got {value!r}")
+        raise ParameterError(
+            f"{name}: must be a finite number, got {value!r}; pass a number {bound} {low:g}"
+        )
     return number
 
 
 def check_whole(name: str, value: Any, *, low: int) -> int:
     """Return a whole number that is at least ``low``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:
-        raise ParameterError(f"{name}: must be a whole number of at least {low}, got {value!r}")
+        raise ParameterError(f"{name}: must be a whole number, got {value!r}; pass {low} or more")
     return int(value)
 
 
 def check_flag(name: str, value: Any) -> bool:
     """Return True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ParameterError(f"{name}: must be True or False, got {value!r}")
+        raise ParameterError(f"{name}: must be a bool, got {value!r}; pass True or False")
     return bool(value)

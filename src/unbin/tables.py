@@ -16,7 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin.exceptions import BinError, OrderStatisticError, ReleaseError
+from unbin.families import Interval
 from unbin.segments import (
+    block_of_rows,
     first_rows,
     last_rows,
     segment_cumsum,
@@ -24,7 +26,7 @@ from unbin.segments import (
     segment_sum,
     take_segments,
 )
-from unbin.typing import FloatArray, IntArray, TextArray
+from unbin.typing import BoolArray, FloatArray, IntArray, TextArray
 
 CLOSED = ("right", "left", "both")
 
@@ -60,6 +62,13 @@ class Histogram:
         start, rows = take_segments(self.start, blocks)
         return Histogram(start, self.lower[rows], self.upper[rows], self.count[rows], self.closed)
 
+    def bin_text(self, row: int) -> str:
+        """Return one bin as people write it: (0, 10] or [0, 10)."""
+        low, high = f"{self.lower[row]:g}", f"{self.upper[row]:g}"
+        if low == high:
+            return f"[{low}, {high}]"
+        return f"({low}, {high}]" if self.closed == "right" else f"[{low}, {high})"
+
 
 @dataclass(frozen=True, slots=True)
 class OrderStatistics:
@@ -91,7 +100,21 @@ class OrderStatistics:
         """Turn quantiles into ranks for blocks of ``n`` people: rank = ceil(quantile * n)."""
         people = np.repeat(n, np.diff(self.start))
         rank = np.where(self.rank == 0, quantile_rank(self.quantile, people), self.rank)
-        return OrderStatistics(self.start, rank, self.quantile, self.value)
+        table = OrderStatistics(self.start, rank, self.quantile, self.value)
+        # two quantiles of few people may have the same rank
+        return table.tidy() if (self.rank == 0).any() else table
+
+    def tidy(self) -> OrderStatistics:
+        """Sort the rows of each block by value, then rank, and keep repeated rows once."""
+        block = block_of_rows(self.start)
+        order = np.lexsort((self.quantile, self.rank, self.value, block))
+        block, rank, value = block[order], self.rank[order], self.value[order]
+        position = np.where(rank == 0, self.quantile[order], rank)
+        keep = np.ones(len(order), dtype=bool)
+        keep[1:] = (np.diff(block) != 0) | (np.diff(value) != 0) | (np.diff(position) != 0)
+        keep[1:] |= (rank[1:] == 0) != (rank[:-1] == 0)
+        start = segment_start(block[keep], len(self.start) - 1)
+        return OrderStatistics(start, rank[keep], self.quantile[order][keep], value[keep])
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +131,8 @@ def quantile_rank(quantile: FloatArray, n: IntArray) -> IntArray:
     product = np.nan_to_num(quantile) * n
     nearest = np.rint(product)
     # rank / n times n may miss a whole number by rounding: 0.07 * 100 is 7.000000000000001
-    is_whole = np.abs(product - nearest) <= 1e-9 * np.maximum(product, 1.0)
+    slack = np.maximum(1e-9, 4 * np.finfo(np.float64).eps * product)
+    is_whole = np.abs(product - nearest) <= slack
     rank = np.where(is_whole, nearest, np.ceil(product))
     return np.maximum(rank, 1).astype(np.int64)
 
@@ -145,20 +169,23 @@ def histogram_to_order(table: Histogram, n: IntArray) -> OrderStatistics:
     """Read every finite edge as the order statistic whose rank is the cumulative count.
 
     A finite lowest edge is the first order statistic, an open end is one left out. A bin without
-    people has no order statistic of its own, so this reading does not exist for it.
+    people has no order statistic of its own, so this reading does not exist for it. One person in
+    a lowest bin that is open below is read as the minimum, the same as a lowest edge: this is the
+    only table that does not come back.
     """
     points = histogram_to_cumulative(table)
     first = first_rows(points.start)
+    empty = (table.count == 0).any()
     rank = np.where(first, 1, points.count)
     keep = np.isfinite(points.value)
     # one person with a known value: the first and the last order statistic are the same
     keep[1:] &= first[1:] | (points.value[1:] != points.value[:-1]) | (rank[1:] != rank[:-1])
     later = np.flatnonzero(keep & ~first)
-    clash = later[rank[later] <= np.where(keep, rank, 0)[later - 1]]
-    if clash.size or (points.count[keep & ~first] == 0).any():
+    if empty or (rank[later] <= np.where(keep, rank, 0)[later - 1]).any():
         raise BinError(
-            "histogram: a bin without people (or a first bin of one person with a finite lower "
-            "edge) has no order statistic; merge it with its neighbour, or use to_cumulative()"
+            "to_order_statistics: every bin needs an order statistic, got a bin without people, a "
+            "gap, or a first bin of one person with a finite lower edge; merge it with its "
+            "neighbour, or use to_cumulative()"
         )
     start = np.concatenate([[0], np.cumsum(keep)])[points.start]
     people = np.repeat(n, np.diff(start))
@@ -210,9 +237,23 @@ def holds_integers(table: Histogram) -> bool:
     return bool(np.all(2 * edges == np.rint(2 * edges)))
 
 
+def reaches(table: Histogram, domain: Interval) -> BoolArray:
+    """Mark the bins that hold a value of the domain."""
+    if domain.integer and holds_integers(table):
+        low, high = integer_edges(table)
+        return (np.maximum(low, domain.low) <= np.minimum(high, domain.high)) & (low <= high)
+    point = table.lower == table.upper
+    below, above = table.upper < domain.low, table.lower > domain.high
+    if table.closed == "right":
+        above |= ~point & (table.lower == domain.high)
+    else:
+        below |= ~point & (table.upper == domain.low)
+    return ~(below | above)
+
+
 def check_histogram(table: Histogram, names: TextArray) -> None:
     """Raise unless edges increase and bins do not overlap; ``names`` are the block ids."""
-    block = np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))
+    block = block_of_rows(table.start)
     bad = (table.lower > table.upper) | (table.lower == np.inf) | (table.upper == -np.inf)
     if bad.any():
         k = int(np.argmax(bad))
@@ -228,43 +269,39 @@ def check_histogram(table: Histogram, names: TextArray) -> None:
     if same.size:
         k = int(same[0])
         raise BinError(
-            f"block {str(names[block[k]])!r}: bin ({table.lower[k]:g}, {table.upper[k]:g}] is "
-            "listed twice; add the counts or drop one"
+            f"block {str(names[block[k]])!r}: every bin must be listed once, got "
+            f"{table.bin_text(k)} twice; add the counts or drop one"
         )
     overlap = inner[table.upper[inner] > table.lower[inner + 1]]
     if overlap.size:
         k = int(overlap[0])
         raise BinError(
-            f"block {str(names[block[k]])!r}: bins overlap, ({table.lower[k]:g}, "
-            f"{table.upper[k]:g}] and ({table.lower[k + 1]:g}, {table.upper[k + 1]:g}]; "
-            "say closed='both' if the edges are the integers a bin holds"
+            f"block {str(names[block[k]])!r}: bins must not overlap, got {table.bin_text(k)} and "
+            f"{table.bin_text(k + 1)}; correct the edges or drop one"
         )
 
 
 def check_order(table: OrderStatistics, names: TextArray) -> None:
-    """Raise unless ranks are distinct and values do not decrease with the rank."""
-    block = np.repeat(np.arange(len(table.start) - 1), np.diff(table.start))
-    inner = np.flatnonzero(~last_rows(table.start))
-    position = np.where(table.rank == 0, table.quantile, table.rank)
-    falls = inner[table.value[inner + 1] < table.value[inner]]
-    if falls.size:
-        k = int(falls[0])
-        raise OrderStatisticError(
-            f"block {str(names[block[k]])!r}: order statistics must not decrease, got "
-            f"{table.value[k]:g} then {table.value[k + 1]:g}; check which value belongs to which "
-            "quantile"
-        )
-    clash = inner[
-        (position[inner] == position[inner + 1])
-        & ((table.rank[inner] == 0) == (table.rank[inner + 1] == 0))
-        & (table.value[inner] != table.value[inner + 1])
-    ]
-    if clash.size:
-        k = int(clash[0])
-        raise OrderStatisticError(
-            f"block {str(names[block[k]])!r}: rank or quantile {position[k]:g} is listed with two "
-            f"values, {table.value[k]:g} and {table.value[k + 1]:g}; keep one"
-        )
+    """Raise unless the ranks of a tidy table increase with its values.
+
+    Ranks are compared with ranks and quantiles with quantiles: before the people of a block are
+    known, nothing tells which of a rank and a quantile is the larger.
+    """
+    block = block_of_rows(table.start)
+    for kind, rows, position in (
+        ("rank", np.flatnonzero(table.rank > 0), table.rank),
+        ("quantile", np.flatnonzero(table.rank == 0), table.quantile),
+    ):
+        low, high = rows[:-1], rows[1:]
+        bad = (block[low] == block[high]) & (position[low] >= position[high])
+        if bad.any():
+            k = int(np.argmax(bad))
+            i, j = low[k], high[k]
+            raise OrderStatisticError(
+                f"block {str(names[block[i]])!r}: order statistics must not decrease and have one "
+                f"value, got {table.value[j]:g} at {kind} {position[j]:g} and {table.value[i]:g} "
+                f"at {kind} {position[i]:g}; check which value belongs to which {kind}"
+            )
 
 
 def check_ranks(table: OrderStatistics, n: IntArray, names: TextArray) -> None:
@@ -275,8 +312,8 @@ def check_ranks(table: OrderStatistics, n: IntArray, names: TextArray) -> None:
         k = int(np.argmax(bad))
         b = int(np.searchsorted(table.start, k, side="right")) - 1
         raise OrderStatisticError(
-            f"block {str(names[b])!r}: rank {table.rank[k]} of {n[b]} people; ranks go up to the "
-            "number of people"
+            f"block {str(names[b])!r}: ranks go up to the number of people, got rank "
+            f"{table.rank[k]} of {n[b]} people; correct one of them"
         )
 
 
@@ -297,12 +334,13 @@ def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:
     both = (np.diff(a.start) > 0) & (np.diff(b.start) > 0)
     if both.any():
         raise ReleaseError(
-            f"block {str(names[np.argmax(both)])!r}: has a histogram in both releases; keep one"
+            f"block {str(names[np.argmax(both)])!r}: may have one histogram, got one in both "
+            "releases; keep one of them"
         )
     if len(a.count) and len(b.count) and a.closed != b.closed:
         raise ReleaseError(
-            f"combine: one histogram is closed={a.closed!r}, the other {b.closed!r}; read both "
-            "with the same closed="
+            f"combine: histograms must be closed on one side, got closed={a.closed!r} and "
+            f"{b.closed!r}; read both with the same closed="
         )
     start, rows = _join_rows(a.start, b.start)
     lower, upper, count = (
@@ -319,13 +357,11 @@ def join_orders(a: OrderStatistics, b: OrderStatistics) -> OrderStatistics:
         np.concatenate([getattr(a, name), getattr(b, name)])[rows]
         for name in ("rank", "quantile", "value")
     )
-    block = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    order = np.lexsort((quantile, rank, value, block))
-    return OrderStatistics(start, rank[order], quantile[order], value[order])
+    return OrderStatistics(start, rank, quantile, value).tidy()
 
 
 def _join_rows(a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
     """Interleave the rows of two tables block by block."""
     n_blocks = len(a) - 1
-    codes = np.concatenate([np.repeat(np.arange(n_blocks), np.diff(s)) for s in (a, b)])
+    codes = np.concatenate([block_of_rows(a), block_of_rows(b)])
     return segment_start(codes, n_blocks), np.argsort(codes, kind="stable")

@@ -56,21 +56,32 @@ class AggregatedTarget:
             key = key[0]  # scikit-learn asks for y[rows, ...]
         rows = np.arange(len(self.codes))[key]
         if np.ndim(rows) != 1:
-            raise SplitBlockError("rows: cannot select a single row of an aggregated target")
+            raise SplitBlockError(
+                "rows: an aggregated target has no value of a single row, got one index; select "
+                "the rows of whole blocks"
+            )
         size = np.bincount(self.codes[rows], minlength=len(self.release))
-        if len(np.unique(rows)) != len(rows):
-            raise SplitBlockError("rows: selected twice; an aggregated target has each row once")
+        repeated = len(rows) - len(np.unique(rows))
+        if repeated:
+            raise SplitBlockError(
+                f"rows: an aggregated target has each row once, got {repeated} repeated; select "
+                "every row once"
+            )
         split = (size > 0) & (size != self.release.n)
         if split.any():
             b = int(np.argmax(split))
             raise SplitBlockError(
-                f"block {str(self.release.blocks[b])!r}: {size[b]} of its {self.release.n[b]} rows "
-                f"are selected ({int(split.sum())} such blocks), but its statistics are about all "
-                "of them; split whole blocks with unbin.BlockKFold"
+                f"block {str(self.release.blocks[b])!r}: its statistics are about all of its "
+                f"{self.release.n[b]} rows, got {size[b]} of them; split whole blocks with "
+                "unbin.BlockKFold"
             )
         if not size.any():
-            raise SplitBlockError("rows: none selected; an aggregated target needs at least one")
-        return self.release.align(self.blocks[rows])
+            raise SplitBlockError(
+                "rows: an aggregated target needs at least one block, got 0 rows; select the rows "
+                "of whole blocks"
+            )
+        ids = self.blocks[rows]
+        return self.release.select(np.unique(ids)).align(ids)
 
     def __iter__(self) -> Iterator[NoReturn]:
         raise AggregatedTargetError(_NO_VALUES)
@@ -84,6 +95,7 @@ class AggregatedTarget:
 
 
 _NO_VALUES = (
-    "aggregated target: it has no value per row, only what was published per block; score with "
-    "model.score (scoring=None) and call model.impute() for individual targets"
+    "aggregated target: it has no value per row, only what was published per block, and got used "
+    "as if it had; score with model.score (scoring=None), or call model.impute() for individual "
+    "targets"
 )

@@ -45,7 +45,8 @@ def _describe_histogram(table: Histogram) -> str:
         (False, True): "open above",
         (False, False): "closed ends",
     }[below, above]
-    return f"{plural(len(size), 'block')}, {_span(size)} bins, {ends}"
+    bins = f"{_span(size)} bin{'' if size.max() == 1 else 's'}"
+    return f"{plural(len(size), 'block')}, {bins}, {ends}"
 
 
 def _span(size: IntArray) -> str:

@@ -40,9 +40,11 @@ FAMILIES: dict[str, type[Family]] = {
 
 def get_family(name: str, n_trials: int = 1) -> Family:
     """Return the family called ``name``; ``n_trials`` is read by families that count trials."""
-    if name not in FAMILIES:
+    if not isinstance(name, str) or name not in FAMILIES:
         known = ", ".join(repr(known) for known in FAMILIES)
         raise ParameterError(f"family: unknown, got {name!r}; use one of {known}")
     if isinstance(n_trials, bool) or not isinstance(n_trials, Integral) or n_trials < 1:
-        raise ParameterError(f"n_trials: must be a whole number of at least 1, got {n_trials!r}")
+        raise ParameterError(
+            f"n_trials: must be a whole number of at least 1, got {n_trials!r}; correct it"
+        )
     return FAMILIES[name].make(n_trials=int(n_trials))

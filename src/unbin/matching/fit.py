@@ -10,7 +10,7 @@ from unbin.design import Design
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
-from unbin.matching.solvers import SOLVERS, Solution, Status, lbfgs
+from unbin.matching.solvers import SOLVERS, Solution, Status
 from unbin.matching.start import block_means_start, random_start
 from unbin.release import Release
 from unbin.typing import FloatArray
@@ -19,8 +19,6 @@ _SAME_OBJECTIVE = 0.01
 """Restarts whose objectives differ by less than this share of what there is to explain agree."""
 _SAME_COEFFICIENTS = 0.05
 """Restarts whose linear predictors differ by more than this share of their spread disagree."""
-_OBSERVED_TOL = 1e-7
-"""The objective is a sum of rounded numbers: it cannot tell smaller gradients apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +68,6 @@ def fit_matching(
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status
     return MatchingFit(replace(best, status=status), objective.impute(best.theta), disagreement)
-
-
-def fit_observed(
-    design: Design, y: FloatArray, family: BregmanFamily, *, alpha: float, max_iter: int
-) -> Solution:
-    """Fit the ordinary GLM to targets that were observed, in the order of the design."""
-    start = family.link(family.interior(np.full(1, y.mean()))) - design.offset.mean()
-    theta = np.zeros(design.n_parameters)
-    theta[: design.fit_intercept] = start
-    objective = Objective(design, family, design.ridge(alpha), z=y)
-    return lbfgs(objective, theta, tol=_OBSERVED_TOL, max_iter=max_iter)
 
 
 def release_divergence(

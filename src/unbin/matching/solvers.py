@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 
 from unbin.matching.objective import Objective
 from unbin.typing import FloatArray
+
+
+class Smooth(Protocol):
+    """What L-BFGS needs: a value with its gradient, curvature at the start, and a scale."""
+
+    def evaluate(self, theta: FloatArray) -> tuple[float, FloatArray]:
+        """Return the value and the gradient."""
+
+    def hessian(self, theta: FloatArray) -> FloatArray:
+        """Return the curvature to precondition with."""
+
+    def null_divergence(self) -> float:
+        """Return the size of what there is to explain."""
+
 
 _FLAT = 1e-10
 """Directions whose curvature is this much smaller than the largest are left alone."""
@@ -39,6 +54,11 @@ class Status(Enum):
         "not identified: restarts reach the same objective with different coefficients; matching "
         "needs more blocks, or blocks that differ more"
     )
+
+    @property
+    def converged(self) -> bool:
+        """Whether the certificate of convergence was met."""
+        return self is Status.CONVERGED
 
     @property
     def identified(self) -> bool:
@@ -85,7 +105,7 @@ class Whitening:
         return float(np.linalg.norm(self.basis.T @ gradient) / self.scale)
 
 
-def whiten(objective: Objective, theta: FloatArray) -> Whitening:
+def whiten(objective: Smooth, theta: FloatArray) -> Whitening:
     """Precondition once, with the full Hessian at the start."""
     values, vectors = np.linalg.eigh(objective.hessian(theta))
     keep = values > _FLAT * values[-1]
@@ -94,7 +114,7 @@ def whiten(objective: Objective, theta: FloatArray) -> Whitening:
     return Whitening(theta, basis, float(np.sqrt(2.0 * null)) if null > 0 else 1.0)
 
 
-def lbfgs(objective: Objective, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:
+def lbfgs(objective: Smooth, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:
     """Minimise F directly with L-BFGS, re-ranking at every trial point."""
     frame = whiten(objective, theta)
     value, gradient = objective.evaluate(theta)

@@ -1,0 +1,86 @@
+"""Contextual effects: the block means of the features as further columns (Mundlak's device).
+
+With them the coefficients of the features are effects within blocks, told apart by the shape of
+the blocks' tables, and the contextual coefficients are what goes with living in the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin.exceptions import AlignmentError
+from unbin.frames import as_text
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
+
+_CONSTANT = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Block means of the features, as they were when the model was fitted.
+
+    Attributes
+    ----------
+    blocks : (n_blocks,) text, sorted
+    means : (n_blocks, d)
+    average : (d,)
+        Mean over all people, for people whose block is not known.
+    used : (d,) bool
+        Features that vary within blocks; the block mean of another one is the feature itself.
+    """
+
+    blocks: TextArray
+    means: FloatArray
+    average: FloatArray
+    used: BoolArray
+
+    def rows(
+        self,
+        n: int,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[str, ArrayLike] | None = None,
+    ) -> FloatArray:
+        """Return the context of ``n`` people, shape (n, d).
+
+        A block known from the fit has its stored means, another one those in ``block_means``, and
+        people of any other block the average.
+        """
+        if blocks is None:
+            return np.broadcast_to(self.average, (n, len(self.average)))
+        ids = as_text(blocks, where="blocks")
+        if len(ids) != n:
+            raise AlignmentError(f"blocks: {len(ids)} ids for {n} rows of X")
+        names, codes = np.unique(ids, return_inverse=True)
+        place = np.minimum(np.searchsorted(self.blocks, names), len(self.blocks) - 1)
+        known = self.blocks[place] == names
+        means = np.where(known[:, None], self.means[place], self.average)
+        for k in np.flatnonzero(~known):
+            if block_means is not None and str(names[k]) in block_means:
+                means[k] = self._given(str(names[k]), block_means[str(names[k])])
+        return np.asarray(means[codes])
+
+    def _given(self, name: str, means: ArrayLike) -> FloatArray:
+        values = np.asarray(means, dtype=np.float64)
+        if values.shape != self.average.shape or not np.isfinite(values).all():
+            raise AlignmentError(
+                f"block {name!r}: block_means must hold {len(self.average)} finite numbers, one "
+                f"per feature, got shape {values.shape}"
+            )
+        return values
+
+
+def block_context(X: FloatArray, target: AggregatedTarget) -> Context:
+    """Average every feature over the people of each block."""
+    n_blocks, n = len(target.release), target.release.n.astype(np.float64)
+    means = np.column_stack(
+        [np.bincount(target.codes, weights=x, minlength=n_blocks) / n for x in X.T]
+    )
+    within = np.array(
+        [np.mean((x - m[target.codes]) ** 2) for x, m in zip(X.T, means.T, strict=True)]
+    )
+    used = within > _CONSTANT * X.var(axis=0)
+    return Context(target.release.blocks, means, X.mean(axis=0), used)

@@ -1,0 +1,333 @@
+"""From rows and a release to a fit in the units of X, for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unbin.contextual import Context, block_context
+from unbin.design import Design, lay_out
+from unbin.diagnostics import Diagnostics, diagnose
+from unbin.exceptions import ParameterError
+from unbin.families import BregmanFamily, Family
+from unbin.likelihood.ecological import representative_values
+from unbin.likelihood.fit import fit_likelihood
+from unbin.likelihood.raking import Raking
+from unbin.likelihood.results import LikelihoodFit
+from unbin.likelihood.results import Status as LikelihoodStatus
+from unbin.matching.bounds import rank_bounds
+from unbin.matching.fit import fit_matching
+from unbin.matching.solvers import Status as MatchingStatus
+from unbin.observed import fit_observed
+from unbin.summary import Coefficients
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BinScale:
+    """What turns the bins of an ordinal fit into target units.
+
+    Attributes
+    ----------
+    thresholds : (K - 1,)
+        In the units of X beta, the intercept included.
+    lower, upper : (K,)
+        Ends of the bins.
+    value : (K,)
+        The mean of each bin, read off the pooled histogram.
+    """
+
+    thresholds: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fit in the units of X.
+
+    Attributes
+    ----------
+    coef : (d,)
+    intercept : float
+    contextual_coef : (d,) or None
+        NaN for a feature that does not vary within blocks.
+    covariance : (1 + d [+ d], ...) or None
+        Of intercept, coef and contextual_coef; None when the method has no standard errors.
+    nuisance : (m,)
+    dispersion : float
+    bins : BinScale or None
+    context : Context or None
+    status : Status of the method
+        Its value is a sentence.
+    objective, relative_gradient, restart_disagreement : float
+    path : (n_iter + 1,)
+    n_iter : int
+    diagnostics : Diagnostics
+    imputed : (n,), Raking or None
+        Targets of the training rows in the order of X, or what makes them.
+    n_people, n_blocks : int
+    """
+
+    coef: FloatArray
+    intercept: float
+    contextual_coef: FloatArray | None
+    covariance: FloatArray | None
+    nuisance: FloatArray
+    dispersion: float
+    bins: BinScale | None
+    context: Context | None
+    status: LikelihoodStatus | MatchingStatus
+    objective: float
+    relative_gradient: float
+    restart_disagreement: float
+    path: FloatArray
+    n_iter: int
+    diagnostics: Diagnostics
+    imputed: FloatArray | Raking | None
+    n_people: int
+    n_blocks: int
+
+    def eta(
+        self,
+        X: FloatArray,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[str, ArrayLike] | None = None,
+        offset: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return the linear predictor of new people, shape (n,)."""
+        eta = X @ self.coef + self.intercept
+        if self.context is not None and self.contextual_coef is not None:
+            context = self.context.rows(len(X), blocks, block_means)
+            eta += context @ np.nan_to_num(self.contextual_coef)
+        return np.asarray(eta if offset is None else eta + offset)
+
+    def coefficients(
+        self, features: list[str], covariance: FloatArray, level: float
+    ) -> Coefficients:
+        """Return intercept (or thresholds), slopes and contextual effects with their errors."""
+        errors = np.sqrt(np.diag(covariance))
+        d = len(features)
+        names, estimate, error = features, self.coef, errors[1 : 1 + d]
+        if self.contextual_coef is not None and self.context is not None:
+            used = self.context.used
+            names = names + [f"block mean of {features[j]}" for j in np.flatnonzero(used)]
+            estimate = np.concatenate([estimate, self.contextual_coef[used]])
+            error = np.concatenate([error, errors[1 + d :]])
+        if self.bins is None and errors[0] > 0:
+            names = ["intercept", *names]
+            estimate = np.concatenate([[self.intercept], estimate])
+            error = np.concatenate([errors[:1], error])
+        return Coefficients(tuple(names), estimate, error, level)
+
+    def without_imputed(self) -> Fit:
+        """Return the fit without personal values."""
+        return replace(self, imputed=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The estimator's parameters that fits read, checked."""
+
+    alpha: float
+    fit_intercept: bool
+    contextual: bool
+    solver: str
+    init: str | FloatArray
+    n_init: str | int
+    tol: float
+    max_iter: int
+    seed: int
+
+
+_RESTARTS_IF_UNSURE = 4
+
+
+def observed_fit(
+    X: FloatArray, y: FloatArray, family: Family, settings: Settings, offset: FloatArray | None
+) -> Fit:
+    """Fit the ordinary GLM to observed targets."""
+    codes = np.zeros(len(X), dtype=np.int64)
+    design = lay_out(X, codes, 1, offset=offset, fit_intercept=settings.fit_intercept)
+    found = fit_observed(
+        design, y[design.order], family, alpha=settings.alpha, max_iter=settings.max_iter
+    )
+    solution = found.solution
+    coef, intercept = design.to_coefficients(solution.theta[: design.n_parameters])
+    return Fit(
+        coef=coef,
+        intercept=intercept,
+        contextual_coef=None,
+        covariance=design.to_coefficient_covariance(found.covariance),
+        nuisance=found.nuisance,
+        dispersion=dispersion(family, found.nuisance),
+        bins=None,
+        context=None,
+        status=solution.status,
+        objective=solution.value,
+        relative_gradient=solution.relative_gradient,
+        restart_disagreement=float("nan"),
+        path=np.array(solution.path),
+        n_iter=solution.n_iter,
+        diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
+        imputed=None,
+        n_people=len(X),
+        n_blocks=1,
+    )
+
+
+def matching_fit(
+    X: FloatArray,
+    target: AggregatedTarget,
+    family: Family,
+    settings: Settings,
+    offset: FloatArray | None,
+) -> Fit:
+    """Fit the paper's estimator."""
+    if not isinstance(family, BregmanFamily):
+        raise ParameterError(
+            f"family: {family.name!r} has no divergence to match by; use method='likelihood', or "
+            "gaussian, poisson or binomial"
+        )
+    design = _design(X, target, settings, offset)
+    fit = fit_matching(
+        design,
+        target.release,
+        family,
+        alpha=settings.alpha,
+        solver=settings.solver,
+        init=_init(settings.init, design),
+        n_init=_number_of_starts(settings.n_init, len(target.release), design.n_parameters),
+        tol=settings.tol,
+        max_iter=settings.max_iter,
+        rng=np.random.default_rng(settings.seed),
+    )
+    solution = fit.solution
+    coef, intercept = design.to_coefficients(solution.theta)
+    residual = fit.z - family.inverse_link(design.eta(solution.theta))
+    spread = float(residual @ residual) / len(residual)
+    return Fit(
+        coef=coef,
+        intercept=intercept,
+        contextual_coef=None,
+        covariance=None,
+        nuisance=np.array([0.5 * np.log(max(spread, 1e-300))])[: len(family.nuisance_names)],
+        dispersion=spread if family.nuisance_names else 1.0,
+        bins=None,
+        context=None,
+        status=solution.status,
+        objective=solution.value,
+        relative_gradient=solution.relative_gradient,
+        restart_disagreement=fit.restart_disagreement,
+        path=np.array(solution.path),
+        n_iter=solution.n_iter,
+        diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
+        imputed=design.to_rows_of_x(fit.z),
+        n_people=len(X),
+        n_blocks=len(target.release),
+    )
+
+
+def likelihood_fit(
+    X: FloatArray,
+    target: AggregatedTarget,
+    family: Family,
+    settings: Settings,
+    offset: FloatArray | None,
+) -> Fit:
+    """Fit the likelihood of what was published."""
+    if len(target.release.histogram.count) and len(target.release.order_statistics.value):
+        rank_bounds(target.release, family.domain)  # raises if they contradict each other
+    d = X.shape[1]
+    context = block_context(X, target) if settings.contextual else None
+    if context is not None:
+        X = np.column_stack([X, context.means[target.codes][:, context.used]])
+    design = _design(X, target, settings, offset)
+    found = fit_likelihood(
+        design,
+        target.release,
+        family,
+        alpha=settings.alpha,
+        tol=(10 * settings.tol) ** 2,
+        max_iter=settings.max_iter,
+    )
+    p = design.n_parameters
+    coef, intercept = design.to_coefficients(found.theta)
+    covariance = design.to_coefficient_covariance(found.covariance[:p, :p])
+    bins = _bin_scale(family, found, intercept)
+    return Fit(
+        coef=coef[:d],
+        intercept=0.0 if bins is not None else intercept,
+        contextual_coef=None if context is None else _widen(coef[d:], context),
+        covariance=covariance,
+        nuisance=found.nuisance,
+        dispersion=dispersion(family, found.nuisance),
+        bins=bins,
+        context=context,
+        status=found.status,
+        objective=-found.log_score,
+        relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
+        restart_disagreement=float("nan"),
+        path=np.array(found.path),
+        n_iter=found.n_iter,
+        diagnostics=diagnose(design, target.release, family, found, d),
+        imputed=Raking.of(design, family, found),
+        n_people=len(X),
+        n_blocks=len(target.release),
+    )
+
+
+def dispersion(family: Family, nuisance: FloatArray) -> float:
+    """Return the dispersion in its usual units: sigma² of a gaussian, exp(log a) elsewhere."""
+    if family.has_thresholds or not family.nuisance_names:
+        return 1.0
+    return float(np.exp(2 * nuisance[0] if family.name == "gaussian" else nuisance[0]))
+
+
+def _design(
+    X: FloatArray, target: AggregatedTarget, settings: Settings, offset: FloatArray | None
+) -> Design:
+    return lay_out(
+        X,
+        target.codes,
+        len(target.release),
+        offset=offset,
+        fit_intercept=settings.fit_intercept,
+        seed=settings.seed,
+    )
+
+
+def _bin_scale(family: Family, found: LikelihoodFit, intercept: float) -> BinScale | None:
+    if not family.has_thresholds:
+        return None
+    counts = found.counts
+    value = representative_values(counts)[0]
+    return BinScale(found.nuisance - intercept, counts.lower, counts.upper, value)
+
+
+def _widen(coef: FloatArray, context: Context) -> FloatArray:
+    result = np.full(len(context.used), np.nan)
+    result[context.used] = coef
+    return result
+
+
+def _number_of_starts(n_init: str | int, n_blocks: int, n_parameters: int) -> int:
+    if n_init == "auto":
+        return 1 if n_blocks > n_parameters else _RESTARTS_IF_UNSURE
+    return int(n_init)
+
+
+def _init(init: str | FloatArray, design: Design) -> str | FloatArray:
+    if isinstance(init, str):
+        return init
+    if len(init) != design.n_parameters or not np.isfinite(init).all():
+        raise ParameterError(
+            f"init: must hold {design.n_parameters} finite numbers ("
+            f"{'the intercept, then ' if design.fit_intercept else ''}the slopes), got {init.tolist()}; correct it"
+        )
+    shift = int(design.fit_intercept)
+    return design.from_coefficients(init[shift:], float(init[0]) if shift else 0.0)

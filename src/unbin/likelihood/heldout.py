@@ -1,0 +1,87 @@
+"""The log score of published counts: how well a linear predictor tells new blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unbin.exceptions import ReleaseError
+from unbin.families import Family
+from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.release import Release
+from unbin.tables import histogram_to_cumulative
+from unbin.typing import FloatArray, IntArray
+
+_PIECE_ROWS = 1 << 13
+
+
+def log_scores(
+    release: Release,
+    family: Family,
+    eta: FloatArray,
+    start: IntArray,
+    nuisance: FloatArray,
+    *,
+    edges: tuple[FloatArray, FloatArray] | None = None,
+) -> FloatArray:
+    """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,).
+
+    Parameters
+    ----------
+    release : Release
+        Aligned, with a histogram or a full list in every block that counts.
+    family : Family
+    eta : (n,)
+        Rows block by block, as in ``start``.
+    start : (B + 1,)
+    nuisance : (m,)
+    edges : (lower, upper), optional
+        The bins of a family with thresholds; the release must be countable in them.
+    """
+    if edges is None:
+        counts = published_counts(release, family.domain, smallest=1)
+    else:
+        counts = _recount(release, *edges)
+    expected = expected_counts(counts, family, eta, start, nuisance)
+    share = np.maximum(expected, 1e-300) / counts.n[:, None]
+    return np.asarray(np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1))
+
+
+def expected_counts(
+    counts: PublishedCounts,
+    family: Family,
+    eta: FloatArray,
+    start: IntArray,
+    nuisance: FloatArray,
+) -> FloatArray:
+    """Return m_bk = Σ_i q_ik, shape (B, K)."""
+    code = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    total = np.zeros(counts.count.shape)
+    for low in range(0, len(eta), _PIECE_ROWS):
+        rows = slice(low, low + _PIECE_ROWS)
+        lower, upper = counts.edges(code[rows])
+        q = family.bins(eta[rows], lower, upper, nuisance).probability
+        blocks, first = np.unique(code[rows], return_index=True)
+        total[blocks] += np.add.reduceat(q, first, axis=0)
+    return total
+
+
+def _recount(release: Release, lower: FloatArray, upper: FloatArray) -> PublishedCounts:
+    """Count every block of a release in given bins; its own edges must include theirs."""
+    points = histogram_to_cumulative(release.histogram)
+    if (np.diff(points.start) == 0).any():
+        raise ReleaseError("score: every block needs a histogram to be scored by an ordinal fit")
+    people, first = np.repeat(release.n, np.diff(points.start)), points.start[:-1]
+    cumulative = np.empty((len(release.n), len(upper) - 1), dtype=np.int64)
+    for k, cut in enumerate(upper[:-1]):
+        before = np.maximum.reduceat(np.where(points.value <= cut, points.count, 0), first)
+        after = np.minimum.reduceat(np.where(points.value >= cut, points.count, people), first)
+        if (before != after).any():
+            b = int(np.argmax(before != after))
+            raise ReleaseError(
+                f"block {str(release.blocks[b])!r}: its bins do not tell how many people are at or "
+                f"below {cut:g}, an edge of the fit; publish the same bins"
+            )
+        cumulative[:, k] = before
+    count = np.diff(cumulative, axis=1, prepend=0, append=release.n[:, None]).astype(float)
+    known = np.ones(len(release.n), dtype=bool)
+    return PublishedCounts(release.n, lower, upper, count, known)

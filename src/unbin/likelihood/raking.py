@@ -1,0 +1,311 @@
+"""Individual targets that agree with the published counts.
+
+Given the model, person i is in bin k with probability q_ik. The published counts of the block are
+met by raking, Q_ik ∝ q_ik r_k with rows that sum to 1 and columns that sum to the counts, and the
+best guess of a target is Σ_k Q_ik E[y | x_i, bin k]. As the noise goes to 0 this becomes the
+paper's sort-and-clip.
+
+Draws come from the exact law of the bins given the counts, P(bins) ∝ Π q_{i, bin of i} over all
+assignments with those counts: ranks of a draw from the model start it, random swaps of two
+people's bins (Metropolis) finish it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from unbin.design import Chunk, Design
+from unbin.families import Family
+from unbin.likelihood.ecological import representative_values
+from unbin.likelihood.results import LikelihoodFit
+from unbin.likelihood.statistics import PublishedCounts
+from unbin.typing import FloatArray, IntArray
+
+_TOL = 1e-9
+_MAX_STEPS = 200
+_MIX = 1e-10
+"""Share of the block's own histogram mixed into q, so that every count can be met."""
+_SWEEPS = 20
+_BISECTIONS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Raking:
+    """What is needed to impute the targets of the rows a model was fitted to.
+
+    Attributes
+    ----------
+    eta : (n,)
+        Block by block.
+    start : (B + 1,)
+    order : (n,)
+        The row of X at each place.
+    chunks : tuple of Chunk
+    counts : PublishedCounts
+    family : Family
+    nuisance : (m,)
+    """
+
+    eta: FloatArray
+    start: IntArray
+    order: IntArray
+    chunks: tuple[Chunk, ...]
+    counts: PublishedCounts
+    family: Family
+    nuisance: FloatArray
+
+    @classmethod
+    def of(cls, design: Design, family: Family, fit: LikelihoodFit) -> Raking:
+        """Return the raking of a fit."""
+        eta = design.eta(fit.theta)
+        return cls(eta, design.start, design.order, design.chunks, fit.counts, family, fit.nuisance)
+
+    def mean(self, *, log: bool = False) -> FloatArray:
+        """Return the best guess of every target, in the order of X.
+
+        With ``log`` the model is a gaussian for the log of the target, and the guesses are of the
+        target itself.
+        """
+        z = np.empty(len(self.eta))
+        for chunk, code, share in self._shares():
+            z[chunk.rows] = (share * self._bin_means(chunk, code, log=log)).sum(axis=1)
+        return self._to_rows_of_x(z)
+
+    def shares(self) -> FloatArray:
+        """Return Q, the raked probability of each bin for every person, in the order of X."""
+        result = np.empty((len(self.eta), self.counts.n_bins))
+        for chunk, _, share in self._shares():
+            result[chunk.rows] = share
+        return self._to_rows_of_x(result)
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Return one draw of every target, in the order of X, with the published counts."""
+        y = np.empty(len(self.eta))
+        for chunk in self.chunks:
+            code, q = self._probabilities(chunk)
+            bins = self._draw_bins(chunk, q, rng)
+            y[chunk.rows] = self._draw_values(chunk, code, bins, rng)
+        return self._to_rows_of_x(y)
+
+    def _shares(self) -> Iterator[tuple[Chunk, IntArray, FloatArray]]:
+        for chunk in self.chunks:
+            code, q = self._probabilities(chunk)
+            blocks = slice(chunk.first, chunk.last)
+            _rake(q, self._local_start(chunk), self.counts.count[blocks], self.counts.known[blocks])
+            yield chunk, code, q
+
+    def _probabilities(self, chunk: Chunk) -> tuple[IntArray, FloatArray]:
+        """Return the block of every row of a chunk, and q."""
+        size = np.diff(self.start[chunk.first : chunk.last + 1])
+        code = np.repeat(np.arange(chunk.first, chunk.last), size)
+        lower, upper = self.counts.edges(code)
+        q = self.family.bins(self.eta[chunk.rows], lower, upper, self.nuisance).probability
+        return code, np.ascontiguousarray(q)
+
+    def _local_start(self, chunk: Chunk) -> IntArray:
+        return np.asarray(self.start[chunk.first : chunk.last + 1] - self.start[chunk.first])
+
+    def _bin_means(self, chunk: Chunk, code: IntArray, *, log: bool) -> FloatArray:
+        eta, (lower, upper) = self.eta[chunk.rows], self.counts.edges(code)
+        if self.family.has_thresholds:
+            values = representative_values(self.counts)[0]
+            return np.broadcast_to(values, (len(eta), len(values)))
+        if not log:
+            return self.family.bin_means(eta, lower, upper, self.nuisance)
+        # E[exp(y) | bin] = exp(eta + s/2) q(eta + s) / q(eta), s the variance
+        s = np.exp(2 * self.nuisance[0])
+        shifted = self.family.bins(eta + s, lower, upper, self.nuisance).probability
+        q = self.family.bins(eta, lower, upper, self.nuisance).probability
+        means = np.exp(eta + s / 2)[:, None] * shifted / np.maximum(q, 1e-300)
+        return np.asarray(np.clip(means, np.exp(lower), np.exp(upper)))
+
+    def _draw_bins(self, chunk: Chunk, q: FloatArray, rng: np.random.Generator) -> IntArray:
+        blocks = slice(chunk.first, chunk.last)
+        cumulative = np.cumsum(q, axis=1)
+        bins: IntArray = (rng.random((len(q), 1)) > cumulative[:, :-1]).sum(axis=1)
+        _swap(
+            q,
+            self._local_start(chunk),
+            self.counts.count[blocks].astype(np.int64),
+            self.counts.known[blocks],
+            rng.random(len(q)),
+            bins,
+            rng,
+        )
+        return bins
+
+    def _draw_values(
+        self, chunk: Chunk, code: IntArray, bins: IntArray, rng: np.random.Generator
+    ) -> FloatArray:
+        lower, upper = (np.atleast_2d(edge) for edge in self.counts.edges(code))
+        row = np.arange(len(code)) if len(lower) > 1 else np.zeros(len(code), dtype=np.int64)
+        low, high = lower[row, bins], upper[row, bins]
+        u = rng.random(len(code))
+        if self.family.has_thresholds:
+            return self._draw_by_value(low, high, bins, u)
+        return draw_in_bins(self.family, self.eta[chunk.rows], self.nuisance, low, high, u)
+
+    def _draw_by_value(
+        self, low: FloatArray, high: FloatArray, bins: IntArray, u: FloatArray
+    ) -> FloatArray:
+        """Draw uniformly within closed bins, from exponential tails in open ones."""
+        value = representative_values(self.counts)[0][bins]
+        tail = -np.log(np.maximum(u, 1e-300))
+        with np.errstate(invalid="ignore"):
+            inner = low + u * (high - low)
+            above, below = low + (value - low) * tail, high - (high - value) * tail
+        return np.where(np.isinf(high), above, np.where(np.isinf(low), below, inner))
+
+    def _to_rows_of_x(self, values: FloatArray) -> FloatArray:
+        result = np.empty_like(values)
+        result[self.order] = values
+        return result
+
+
+def draw_in_bins(
+    family: Family,
+    eta: FloatArray,
+    nuisance: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    u: FloatArray,
+) -> FloatArray:
+    """Invert the distribution within each row's bin at ``u``, by bisection.
+
+    ``lower`` and ``upper`` are the ends of one bin per row, shape (n,); integers for an integer
+    family.
+    """
+    integer = family.domain.integer
+    mean, sd = family.inverse_link(eta), np.sqrt(family.variance(eta, nuisance))
+    low = np.where(np.isfinite(lower), lower, np.minimum(mean, upper) - 12 * sd)
+    high = np.where(np.isfinite(upper), upper, np.maximum(mean, lower) + 40 * sd + 40)
+    wanted = u * _mass(family, eta, nuisance, lower, upper)
+    a, b = low - integer, high
+    for _ in range(_BISECTIONS):
+        middle = np.floor((a + b) / 2) if integer else (a + b) / 2
+        below = _mass(family, eta, nuisance, lower, middle) < wanted
+        a, b = np.where(below, middle, a), np.where(below, b, middle)
+    return np.clip(b, lower, upper)
+
+
+def _mass(
+    family: Family, eta: FloatArray, nuisance: FloatArray, lower: FloatArray, upper: FloatArray
+) -> FloatArray:
+    return family.bins(eta, lower[:, None], upper[:, None], nuisance).probability[:, 0]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rake(q, start, count, known):  # type: ignore[no-untyped-def]
+    """Rake the rows of ``q``, block by block and in place; True where the counts were met.
+
+    Newton's method on the convex dual Σ_i log Σ_k q_ik exp(λ_k) - Σ_k c_k λ_k, started by two
+    sweeps of iterative proportional fitting.
+    """
+    n_bins = q.shape[1]
+    met = np.ones(len(start) - 1, dtype=np.bool_)
+    for b in range(len(start) - 1):
+        rows, n = q[start[b] : start[b + 1]], start[b + 1] - start[b]
+        for i in range(n):
+            total = 0.0
+            for k in range(n_bins):
+                if known[b]:
+                    rows[i, k] = (rows[i, k] + _MIX * count[b, k] / n) * (count[b, k] > 0)
+                total += rows[i, k]
+            for k in range(n_bins):
+                rows[i, k] /= total
+        if known[b]:
+            met[b] = _rake_block(rows, count[b])
+    return met
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _column_sums(rows, scale, out):  # type: ignore[no-untyped-def]
+    """Return Σ_i log Σ_k rows_ik scale_k, and write the sums of the scaled, normalised columns."""
+    n, n_bins = rows.shape
+    out[:] = 0.0
+    value = 0.0
+    for i in range(n):
+        total = 0.0
+        for k in range(n_bins):
+            total += rows[i, k] * scale[k]
+        value += np.log(total)
+        for k in range(n_bins):
+            out[k] += rows[i, k] * scale[k] / total
+    return value
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _newton_step(rows, scale, gap):  # type: ignore[no-untyped-def]
+    """Return the Newton step in λ = log scale for columns that miss their counts by ``gap``."""
+    n, n_bins = rows.shape
+    # λ is known up to a constant: 1/K in every entry ties its average down
+    hessian = np.full((n_bins, n_bins), 1.0 / n_bins)
+    share = np.empty(n_bins)
+    for i in range(n):
+        total = 0.0
+        for k in range(n_bins):
+            share[k] = rows[i, k] * scale[k]
+            total += share[k]
+        for k in range(n_bins):
+            hessian[k, k] += share[k] / total
+            for j in range(n_bins):
+                hessian[k, j] -= share[k] * share[j] / total**2
+    for k in range(n_bins):
+        hessian[k, k] += 1e-12 * n
+    return np.linalg.solve(hessian, gap)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _rake_block(rows, count):  # type: ignore[no-untyped-def]
+    """Scale the columns of one block until they meet ``count``; True if they do."""
+    n_bins = rows.shape[1]
+    scale, sums, new_sums = np.ones(n_bins), np.empty(n_bins), np.empty(n_bins)
+    value = _column_sums(rows, scale, sums)
+    for iteration in range(_MAX_STEPS):
+        if np.abs(sums - count).max() <= _TOL:
+            break
+        if iteration < 2:
+            step = np.log(np.maximum(count, 1e-300) / np.maximum(sums, 1e-300)) * (count > 0)
+        else:
+            step = _newton_step(rows, scale, count - sums)
+        dual = value - (count * np.log(scale)).sum()
+        for _ in range(40):  # halve until the dual falls
+            new_scale = scale * np.exp(np.minimum(np.maximum(step, -30.0), 30.0))
+            value = _column_sums(rows, new_scale, new_sums)
+            if value - (count * np.log(new_scale)).sum() <= dual + 1e-12 * abs(dual):
+                break
+            step = step / 2
+        scale = new_scale
+        sums[:] = new_sums
+    for i in range(len(rows)):
+        total = 0.0
+        for k in range(n_bins):
+            total += rows[i, k] * scale[k]
+        for k in range(n_bins):
+            rows[i, k] *= scale[k] / total
+    return np.abs(sums - count).max() <= 1e-8
+
+
+@njit(cache=True, nogil=True)
+def _swap(q, start, count, known, tie, bins, rng):  # type: ignore[no-untyped-def]
+    """Turn unconstrained bins into a draw with the published counts, block by block."""
+    for b in range(len(start) - 1):
+        s, n = start[b], start[b + 1] - start[b]
+        if not known[b]:
+            continue
+        order = np.argsort(bins[s : s + n] + tie[s : s + n])
+        k, filled = 0, 0
+        for i in order:  # the ranks of the draw keep their order, the counts are met
+            while filled == count[b, k]:
+                k, filled = k + 1, 0
+            bins[s + i] = k
+            filled += 1
+        for _ in range(_SWEEPS * n):
+            i, j = s + int(n * rng.random()), s + int(n * rng.random())
+            a, c = bins[i], bins[j]
+            if a != c and rng.random() * q[i, a] * q[j, c] < q[i, c] * q[j, a]:
+                bins[i], bins[j] = c, a
