@@ -9,8 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unbin.aggregation import aggregate
     from unbin.estimator import AggregatedGLM
-    from unbin.release import Release, aggregate
+    from unbin.release import Release
     from unbin.selection import BlockKFold
     from unbin.target import AggregatedTarget
 
@@ -22,7 +23,7 @@ _HOME = {
     "AggregatedTarget": "unbin.target",
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
-    "aggregate": "unbin.release",
+    "aggregate": "unbin.aggregation",
 }
 
 

@@ -327,7 +327,8 @@ def _init(init: str | FloatArray, design: Design) -> str | FloatArray:
     if len(init) != design.n_parameters or not np.isfinite(init).all():
         raise ParameterError(
             f"init: must hold {design.n_parameters} finite numbers ("
-            f"{'the intercept, then ' if design.fit_intercept else ''}the slopes), got {init.tolist()}; correct it"
+            f"{'the intercept, then ' if design.fit_intercept else ''}the slopes), got "
+            f"{init.tolist()}; correct it"
         )
     shift = int(design.fit_intercept)
     return design.from_coefficients(init[shift:], float(init[0]) if shift else 0.0)

@@ -118,6 +118,11 @@ TRANSFORMS: dict[str | None, Identity] = {None: Identity(), "log": Log()}
 def log_release(release: Release) -> Release:
     """Return a release of the log of the target: the same counts between logged edges."""
     histogram, order = release.histogram, release.order_statistics
+    if release.means is not None:
+        raise DomainError(
+            "target_transform: the mean of a log is not the log of a mean, got a release of means; "
+            "leave the means out, or model the target as it is"
+        )
     bad = (histogram.upper <= 0) & (histogram.count > 0)
     if bad.any() or (order.value <= 0).any():
         raise DomainError(

@@ -6,17 +6,23 @@ A :class:`Release` is the table alone; :meth:`Release.align` ties it to the rows
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
-from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from unbin import reading, tables
-from unbin.exceptions import AlignmentError, BinError, CountError, DomainError, ReleaseError
+from unbin.exceptions import (
+    AlignmentError,
+    BinError,
+    BlockError,
+    CountError,
+    DomainError,
+    ReleaseError,
+)
 from unbin.families import Interval
-from unbin.frames import as_floats, as_text
+from unbin.frames import as_text
 from unbin.segments import segment_cumsum, segment_start
 from unbin.settings import check_choice
 from unbin.tables import Histogram, OrderStatistics
@@ -43,12 +49,15 @@ class Release:
         Bins of all blocks; a block may have none.
     order_statistics : OrderStatistics
         Order statistics of all blocks; a block may have none.
+    means : (n_blocks,) or None
+        Means of the targets, NaN for a block without one; None when no block has one.
     """
 
     blocks: TextArray
     n: IntArray
     histogram: Histogram
     order_statistics: OrderStatistics
+    means: FloatArray | None = None
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -189,6 +198,52 @@ class Release:
         return cls(names, np.diff(start), tables.no_histogram(len(names)), table)
 
     @classmethod
+    def from_means(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        mean: str = "mean",
+        total: str | None = None,
+        n: str | None = None,
+    ) -> Release:
+        """Read the mean of the targets of each block, or their total.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        mean : str
+            Column of means; not read when ``total`` is given.
+        total : str, optional
+            Column of totals; needs ``n``.
+        n : str, optional
+            Column with the people of the block. Without it the rows of X are counted.
+        """
+        column_name = mean if total is None else total
+        ids = reading.read_ids(frame, block, value=column_name, role="mean")
+        names, codes = np.unique(ids, return_inverse=True)
+        if len(names) != len(ids):
+            twice = names[np.bincount(codes) > 1][0]
+            raise BlockError(
+                f"block {str(twice)!r}: must have one mean, got several rows; keep one"
+            )
+        values = reading.read_floats(frame, column_name, ids, role="mean")
+        reading.require_finite(values, ids, column_name)
+        people = np.zeros(len(names), np.int64)
+        if n is not None:
+            people = reading.read_people(frame, n, codes, names)
+        elif total is not None:
+            raise CountError(f"column {total!r}: totals need the number of people; pass n=...")
+        means = np.empty(len(names))
+        means[codes] = values
+        if total is not None:
+            means /= people
+        size = len(names)
+        return cls(names, people, tables.no_histogram(size), tables.no_order(size), means)
+
+    @classmethod
     def from_cumulative(
         cls,
         frame: Any,
@@ -259,7 +314,8 @@ class Release:
         tables.check_order(order, names)
         tables.check_ranks(order, n, names)
         histogram = tables.join_histograms(parts[0].histogram, parts[1].histogram, names)
-        return Release(names, n, histogram, order)
+        means = tables.join_means(parts[0].means, parts[1].means, names)
+        return Release(names, n, histogram, order, means)
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -319,6 +375,10 @@ class Release:
                 "value": order.value,
                 "n": people,
             }
+        if self.means is not None:
+            known = np.isfinite(self.means)
+            columns = {"block": self.blocks, "mean": self.means, "n": self.n}
+            result["means"] = {name: values[known] for name, values in columns.items()}
         return result
 
     # -- towards the rows of X -------------------------------------------------------------------
@@ -369,7 +429,7 @@ class Release:
         order = release.order_statistics.with_ranks(rows)
         tables.check_order(order, release.blocks)
         tables.check_ranks(order, rows, release.blocks)
-        released = Release(release.blocks, rows.astype(np.int64), release.histogram, order)
+        released = replace(release, n=rows.astype(np.int64), order_statistics=order)
         return AggregatedTarget(released, inverse.astype(np.int64))
 
     def select(self, blocks: ArrayLike) -> Release:
@@ -382,7 +442,11 @@ class Release:
         if unknown.any():
             raise _unknown_blocks(self.blocks, ids[unknown])
         return Release(
-            ids, self.n[place], self.histogram.take(place), self.order_statistics.take(place)
+            ids,
+            self.n[place],
+            self.histogram.take(place),
+            self.order_statistics.take(place),
+            None if self.means is None else self.means[place],
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:
@@ -405,6 +469,14 @@ class Release:
                 f"{domain} of family {family!r}, got {order.value[k]:g}; choose another family or "
                 "correct the value"
             )
+        if self.means is not None:
+            outside = (self.means < domain.low) | (self.means > domain.high)
+            if outside.any():
+                b = int(np.argmax(outside))
+                raise DomainError(
+                    f"block {str(self.blocks[b])!r}: means must lie in the domain {domain} of "
+                    f"family {family!r}, got {self.means[b]:g}; choose another family or correct it"
+                )
 
     def _block_of(self, start: IntArray, row: int) -> str:
         return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
@@ -415,7 +487,8 @@ class Release:
 
     def _is_published(self) -> BoolArray:
         """Mark blocks about which the release says that they have people."""
-        return (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+        published = (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+        return published if self.means is None else published | np.isfinite(self.means)
 
     # -- showing ---------------------------------------------------------------------------------
 
@@ -436,76 +509,6 @@ class Release:
         return f"<table><caption>{escape(head)}</caption>{cells}</table>"
 
 
-def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLike = 5) -> Release:
-    """Publish a histogram of individual targets: the release of ``y``.
-
-    Parameters
-    ----------
-    y : (n_rows,) targets
-    blocks : (n_rows,) block ids, optional
-        One block for everybody when left out.
-    bins : int or array of edges
-        An int gives that many bins with edges at the pooled quantiles and open ends, fewer when
-        quantiles coincide. Edges are used as given; bins are (lower, upper].
-
-    Returns
-    -------
-    Release
-    """
-    values = as_floats(y, where="y")
-    if values.size == 0:
-        raise ReleaseError("y: must hold targets to count, got 0 values; pass one per person")
-    if not np.isfinite(values).all():
-        raise ReleaseError("y: must be finite to be counted, got NaN or inf; drop those rows")
-    ids = (
-        np.full(len(values), reading.EVERYBODY)
-        if blocks is None
-        else as_text(blocks, where="blocks")
-    )
-    if len(ids) != len(values):
-        raise AlignmentError(
-            f"blocks: must be as long as y, got {len(ids)} ids for {len(values)} values; pass the "
-            "block of each value"
-        )
-    edges = _edges(values, bins)
-    place = np.searchsorted(edges, values, side="left") - 1
-    outside = (place < 0) | (place >= len(edges) - 1)
-    if outside.any():
-        raise BinError(
-            f"bins: every value of y must lie between the edges, got {int(outside.sum())} outside, "
-            f"for example {values[outside][0]:g}; open the ends with -inf and inf"
-        )
-    names, codes = np.unique(ids, return_inverse=True)
-    n_bins = len(edges) - 1
-    count = np.bincount(codes * n_bins + place, minlength=len(names) * n_bins)
-    table = Histogram(
-        np.arange(len(names) + 1) * n_bins,
-        np.tile(edges[:-1], len(names)),
-        np.tile(edges[1:], len(names)),
-        count.astype(np.int64),
-    )
-    return Release(names, table.total(), table, tables.no_order(len(names)))
-
-
-def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
-    if np.ndim(bins) == 0:
-        if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
-            raise BinError(
-                f"bins: must be a whole number of at least 1, or edges, got {bins!r}; pass for "
-                "example 5"
-            )
-        inner = np.quantile(values, np.arange(1, int(bins)) / int(bins), method="inverted_cdf")
-        inner = np.unique(inner)
-        return np.concatenate([[-np.inf], inner[inner < values.max()], [np.inf]])
-    edges = as_floats(bins, where="bins")
-    if len(edges) < 2 or not (np.diff(edges) > 0).all():
-        raise BinError(
-            f"bins: edges must increase and be at least 2, got {edges.tolist()}; sort them and "
-            "drop repeated ones"
-        )
-    return edges
-
-
 def _spread(release: Release, names: TextArray) -> Release:
     """Lay a release out over more blocks; those it does not know have no statistics."""
     place = np.searchsorted(release.blocks, names)
@@ -520,7 +523,8 @@ def _spread(release: Release, names: TextArray) -> Release:
     h, o = release.histogram, release.order_statistics
     histogram = Histogram(start(h.start), h.lower, h.upper, h.count, h.closed)
     order = OrderStatistics(start(o.start), o.rank, o.quantile, o.value)
-    return Release(names, n, histogram, order)
+    means = None if release.means is None else np.where(known, release.means[place], np.nan)
+    return Release(names, n, histogram, order, means)
 
 
 # -- complaints of align -------------------------------------------------------------------------

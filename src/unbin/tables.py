@@ -365,3 +365,15 @@ def _join_rows(a: IntArray, b: IntArray) -> tuple[IntArray, IntArray]:
     n_blocks = len(a) - 1
     codes = np.concatenate([block_of_rows(a), block_of_rows(b)])
     return segment_start(codes, n_blocks), np.argsort(codes, kind="stable")
+
+
+def join_means(a: FloatArray | None, b: FloatArray | None, names: TextArray) -> FloatArray | None:
+    """Join the means of two releases over the same blocks; a block may have one."""
+    if a is None or b is None:
+        return b if a is None else a
+    both = np.isfinite(a) & np.isfinite(b)
+    if both.any():
+        raise ReleaseError(
+            f"block {str(names[np.argmax(both)])!r}: has a mean in both releases, got two; keep one"
+        )
+    return np.where(np.isfinite(a), a, b)

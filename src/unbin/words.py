@@ -32,6 +32,8 @@ def describe(release: Release) -> Iterator[tuple[str, str]]:
     if some.any():
         span = _span(size[some])
         yield "order statistics", f"{plural(int(some.sum()), 'block')}, {span} per block"
+    if release.means is not None:
+        yield "means", plural(int(np.isfinite(release.means).sum()), "block")
 
 
 def _describe_histogram(table: Histogram) -> str:

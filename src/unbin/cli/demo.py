@@ -6,9 +6,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from unbin.aggregation import aggregate
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
-from unbin.release import aggregate
 
 FEATURES = ("age", "income", "distance")
 _COEF = np.array([0.8, -0.5, 0.3])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbin.design import Design
+from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
@@ -58,6 +59,11 @@ def fit_matching(
 
     ``init`` is "block-means", "random" or theta itself; starts after the first are random.
     """
+    if release.means is not None:
+        raise ReleaseError(
+            "matching: cannot use published means, got a release with some; use "
+            "method='likelihood', or leave the means out"
+        )
     bounds = rank_bounds(release, family.domain)
     objective = Objective(design, family, design.ridge(alpha), bounds)
     solutions = []
