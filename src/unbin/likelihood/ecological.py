@@ -138,10 +138,10 @@ def _weighted_ridge(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     gram = x.T @ (x * weight[:, None])
     diagonal = np.diag(gram)[shift:]
-    size = _SHRINK * float(diagonal.mean()) if len(diagonal) else 0.0
+    size = (_SHRINK * float(diagonal.mean()) if len(diagonal) else 0.0) + 1e-8 * weight.sum()
     ridge = np.diag(np.concatenate([np.zeros(shift), np.full(len(diagonal), size)]))
     theta = np.linalg.lstsq(gram + ridge, x.T @ (weight * y), rcond=1e-12)[0]
-    return theta, gram, ridge
+    return np.asarray(theta, dtype=float), gram, ridge
 
 
 def _reach(eta: FloatArray) -> float:

@@ -16,11 +16,16 @@ from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import starting_point, step_scale
 from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.likelihood.thinning import thin
 from unbin.release import Release
 from unbin.typing import FloatArray
 
 _SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
+
+
+_FULL_PASSES = 10
+"""Passes over the rows of large blocks before a coarse version of the problem is solved first."""
 
 
 def fit_likelihood(
@@ -75,11 +80,7 @@ def fit_likelihood(
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    cap = step_scale(problem, free)
-    result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
-    if not _acceptable(result) and problem.counts.informative:
-        return _from_composite(problem, free, penalty, cap, tol, max_iter)
-    return _finish(problem, result, penalty)
+    return _finish(problem, _solve(problem, free, penalty, tol, max_iter), penalty)
 
 
 def make_problem(
@@ -133,42 +134,42 @@ def _published_means(
     return PublishedMeans(np.asarray(means, dtype=float), unit, noise_sd)
 
 
+def _solve(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> ScoringResult:
+    """Solve the quasi-score, by way of the composite likelihood if need be."""
+    coarse = thin(problem)
+    cap = step_scale(problem, free)
+    passes = max_iter if coarse is None else min(max_iter, _FULL_PASSES)
+    result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
+    if _acceptable(result) or not problem.counts.informative:
+        return result
+    if coarse is None:
+        second = maximise_composite(problem, free, penalty).free
+    else:
+        second = _solve(coarse, free, penalty, 1e-2, max_iter).free
+    again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
+    if _acceptable(again):
+        return again
+    if again.sums.spread >= _SINGULAR:
+        return again if again.path[-1] < result.path[-1] else result
+    composite = maximise_composite(problem, second, penalty)
+    status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
+    sums = score_sums(problem, composite.free, penalty)
+    return ScoringResult(composite.free, sums, status, composite.n_iter, ())
+
+
 def _acceptable(result: ScoringResult) -> bool:
     return result.status is Status.CONVERGED and result.sums.spread >= _SINGULAR
 
 
-def _from_composite(
-    problem: Problem,
-    free: FloatArray,
-    penalty: FloatArray,
-    cap: FloatArray,
-    tol: float,
-    max_iter: int,
-) -> LikelihoodFit:
-    """Maximise the composite likelihood, then solve the quasi-score if S allows it."""
-    composite = maximise_composite(problem, free, penalty)
-    result = solve_quasi_score(
-        problem, composite.free, penalty, cap=0.25 * cap, tol=tol, max_iter=max_iter
-    )
-    if _acceptable(result):
-        return _finish(problem, result, penalty)
-    sums = score_sums(problem, composite.free, penalty)
-    if sums.spread >= _SINGULAR and result.status is not Status.CONVERGED:
-        return _finish(problem, result, penalty)
-    status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
-    stay = ScoringResult(composite.free, sums, status, composite.n_iter, ())
-    return _finish(problem, stay, penalty, composite=True)
-
-
-def _finish(
-    problem: Problem, result: ScoringResult, penalty: FloatArray, *, composite: bool = False
-) -> LikelihoodFit:
+def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, p = result.free, result.sums, len(result.free)
     df = float(sums.block_df.sum()) - p
     misfit = float(sums.block_misfit.sum())
     information, scores = sums.information, sums.block_scores
-    if composite:
+    if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty, covariance=True)
         information, scores = found.information, found.block_scores
     cov, kind = covariance(information, penalty, scores, ratio=misfit / df if df > 0 else 1.0)

@@ -26,7 +26,8 @@ from unbin.typing import FloatArray, IntArray
 
 _PIECE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a piece stay in the cache."""
-_TILE = 128
+_TILE = 512
+"""Rows of one block whose products are formed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +195,7 @@ def _to_free(problem: Problem, free: FloatArray, slopes: FloatArray) -> FloatArr
 
 def _finish_covariance(mean: FloatArray, cross: FloatArray, n_bins: int) -> None:
     """Turn the sums of cross-products into covariances, in place."""
-    upper = np.triu_indices(cross.shape[1], 1)
-    cross[:, upper[0], upper[1]] = cross[:, upper[1], upper[0]]
+    cross[:, :n_bins, n_bins:] = cross[:, n_bins:, :n_bins].swapaxes(1, 2)
     bins = np.arange(n_bins)
     cross[:, bins, bins] += mean[:, :n_bins]
 
@@ -206,51 +206,42 @@ def _accumulate(  # type: ignore[no-untyped-def]
 ):
     """Add a piece of rows, which begins at ``row``, to the sums of its blocks.
 
-    Rows are taken in tiles turned on their side, so that every sum runs over adjacent numbers.
-    The lower triangle of ``cross`` receives -Σ q qᵀ for bins, and Σ extra in the row of the total.
+    Rows are taken in tiles that lie in one block; their products are left to BLAS. ``cross``
+    receives -Σ q qᵀ for bins, and Σ extra in the row of the total.
     """
-    n, n_statistics = q.shape
+    n, size = q.shape
     d, m = columns.shape[0], d_nuisance.shape[0]
-    q_tile, d_tile = np.empty((n_statistics, _TILE)), np.empty((n_statistics, _TILE))
+    space = np.ones((d + 1) * _TILE)
+    by_x, by_q = np.empty((size, d + 1)), np.empty((size, size))
     b = np.searchsorted(start, row, side="right") - 1
     low = 0
     while low < n:
         while start[b + 1] - row <= low:
             b += 1
         high = min(low + _TILE, n, start[b + 1] - row)
-        size = high - low
-        for i in range(size):
-            for k in range(n_statistics):
-                q_tile[k, i] = q[low + i, k]
-                d_tile[k, i] = d_eta[low + i, k]
-        for k in range(n_statistics):
-            total, total_d = 0.0, 0.0
-            for i in range(size):
-                total += q_tile[k, i]
-                total_d += d_tile[k, i]
-            mean[b, k] += total
-            slopes[b, k, 0] += total_d
-            for j in range(d):
-                total = 0.0
-                for i in range(size):
-                    total += d_tile[k, i] * columns[j, row + low + i]
-                slopes[b, k, 1 + j] += total
-            for j in range(m):
-                total = 0.0
-                for i in range(size):
-                    total += d_nuisance[j, low + i, k]
-                slopes[b, k, 1 + d + j] += total
+        x = space[: (d + 1) * (high - low)].reshape(d + 1, high - low)
+        x[0] = 1.0
+        for j in range(d):
+            for i in range(high - low):
+                x[j + 1, i] = columns[j, row + low + i]
+        np.dot(d_eta[low:high].T, x.T, by_x)
+        for k in range(size):
+            for j in range(d + 1):
+                slopes[b, k, j] += by_x[k, j]
+        for i in range(low, high):
+            for k in range(size):
+                mean[b, k] += q[i, k]
+        for j in range(m):
+            for i in range(low, high):
+                for k in range(size):
+                    slopes[b, k, 1 + d + j] += d_nuisance[j, i, k]
         if covariance:
+            np.dot(q[low:high].T, q[low:high], by_q)
             for k in range(n_bins):
-                for j in range(k + 1):
-                    total = 0.0
-                    for i in range(size):
-                        total += q_tile[k, i] * q_tile[j, i]
-                    cross[b, k, j] -= total
-            if n_statistics > n_bins:
-                for k in range(n_statistics):
-                    total = 0.0
-                    for i in range(size):
-                        total += extra[low + i, k]
-                    cross[b, n_bins, k] += total
+                for j in range(n_bins):
+                    cross[b, k, j] -= by_q[k, j]
+            if size > n_bins:
+                for i in range(low, high):
+                    for k in range(size):
+                        cross[b, n_bins, k] += extra[i, k]
         low = high

@@ -23,7 +23,10 @@ from unbin.typing import BoolArray, FloatArray, IntArray
 _JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
 _CAPPED_STEPS = 3
-_HALVINGS = 8
+_SHORTEST = 1e-3
+"""A step cut shorter than this share of its length ends the search."""
+_CLOSE = 1e-2
+"""A squared distance to the root, in standard errors, where scoring contracts steadily."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +118,17 @@ def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> Score
 def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
     """Solve a symmetric system, ignoring directions that carry nothing.
 
-    The matrix is scaled to a unit diagonal first; eigenvalues below 1e-12 count as 0.
+    The matrix is scaled to a unit diagonal first, entries below 1e-10 of the largest (columns of
+    the design are standardised) and eigenvalues below 1e-10 counting as 0.
     """
-    size = np.sqrt(np.diag(matrix))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
-    inverse = np.where(values > 1e-12, 1.0 / np.maximum(values, 1e-12), 0.0)
-    scaled = (right.T / size).T
+    diagonal = np.diag(matrix)
+    alive = diagonal > 1e-10 * diagonal.max(initial=0.0)
+    shrink = np.where(alive, 1.0 / np.sqrt(np.where(alive, diagonal, 1.0)), 0.0)
+    values, vectors = np.linalg.eigh(matrix * np.outer(shrink, shrink))
+    inverse = np.where(values > 1e-10, 1.0 / np.maximum(values, 1e-10), 0.0)
+    scaled = (right.T * shrink).T
     result = vectors @ ((vectors.T @ scaled).T * inverse).T
-    return np.asarray((result.T / size).T)
+    return np.asarray((result.T * shrink).T)
 
 
 def solve_quasi_score(
@@ -149,24 +154,53 @@ def solve_quasi_score(
     ridge = np.diag(penalty)
     sums = score_sums(problem, free, penalty)
     step, decrement = _direction(sums, ridge)
-    path = [decrement]
+    path, memory = [decrement], _Memory()
     length, n_iter = 1.0, 1
     while decrement > tol and n_iter < max_iter:
         if n_iter <= _CAPPED_STEPS:
             length = min(length, 1.0 / max(float(np.linalg.norm(step / cap)), 1e-300))
-        trial = score_sums(problem, free + length * step, penalty)
+        move = length * (step if length < 1 else memory.accelerate(free, step, sums.information))
+        trial = score_sums(problem, free + move, penalty)
         n_iter += 1
         new_step, new_decrement = _direction(trial, ridge)
         if new_decrement < decrement or (n_iter <= _CAPPED_STEPS and new_decrement < 4 * decrement):
-            free, sums, step, decrement = free + length * step, trial, new_step, new_decrement
+            free, sums, step, decrement = free + move, trial, new_step, new_decrement
             length = min(1.0, 4 * length)
             path.append(decrement)
+            if decrement < _CLOSE and decrement**2 < tol * path[-2]:
+                # the next decrement would be below tol: take the step without another pass
+                return ScoringResult(free + step, sums, Status.CONVERGED, n_iter, tuple(path))
         else:
+            memory.forget()
             length /= 4
-            if length < 0.5**_HALVINGS:
+            if length < _SHORTEST:
                 break
     status = Status.CONVERGED if decrement <= tol else Status.NOT_CONVERGED
     return ScoringResult(free, sums, status, n_iter, tuple(path))
+
+
+class _Memory:
+    """Anderson acceleration of the last steps, for blocks so few that scoring is slow."""
+
+    def __init__(self) -> None:
+        self.points: list[FloatArray] = []
+        self.steps: list[FloatArray] = []
+
+    def forget(self) -> None:
+        """Start again from the next step."""
+        self.points, self.steps = [], []
+
+    def accelerate(self, point: FloatArray, step: FloatArray, metric: FloatArray) -> FloatArray:
+        """Return the move whose combination of past steps is shortest in the metric J."""
+        self.points, self.steps = [*self.points[-4:], point], [*self.steps[-4:], step]
+        if len(self.steps) < 3:
+            return step
+        d_step = np.diff(np.array(self.steps), axis=0)
+        d_point = np.diff(np.array(self.points), axis=0)
+        gram = d_step @ metric @ d_step.T
+        gram += 1e-10 * np.trace(gram) * np.eye(len(gram))
+        weight = np.linalg.solve(gram, d_step @ metric @ step)
+        return np.asarray(step - weight @ (d_point + d_step))
 
 
 def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:

@@ -31,7 +31,7 @@ def starting_point(problem: Problem, targets: BlockTargets | None = None) -> Flo
     total = _pooled_variance(targets, people, pooled)
     nuisance = _start_nuisance(problem, pooled, total)
     found = block_means_regression(problem.design, family, targets, nuisance)
-    within = np.nanmean(targets.variance) if np.isfinite(targets.variance).any() else np.nan
+    within = float(np.nanmean(targets.variance)) if np.isfinite(targets.variance).any() else np.nan
     if np.isfinite(within):
         eta = family.link(family.interior(np.array([pooled])))
         slope = float(family.mean_derivative(eta)[0])

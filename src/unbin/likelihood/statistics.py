@@ -189,7 +189,7 @@ def _drop_far(cuts: Cumulative, n: IntArray, smallest: int) -> Cumulative:
     if len(cuts.value) == 0:
         return cuts
     people = np.repeat(n, np.diff(cuts.start))
-    beyond = np.minimum(_certainly_below(cuts, n), _certainly_above(cuts, n))
+    beyond = np.minimum(_certainly_below(cuts), _certainly_above(cuts, n))
     known = np.diff(cuts.start) > 0
     wanted = smallest if smallest <= 1 else max(smallest, int(n[known].sum()) / 1000)
     _, inverse, repeats = np.unique(cuts.value, return_inverse=True, return_counts=True)
@@ -205,7 +205,7 @@ def _drop_far(cuts: Cumulative, n: IntArray, smallest: int) -> Cumulative:
     return _keep(cuts, keep)
 
 
-def _certainly_below(cuts: Cumulative, n: IntArray) -> FloatArray:
+def _certainly_below(cuts: Cumulative) -> FloatArray:
     """Return, per cut, the people of all blocks in bins that end at or below it."""
     inside = np.diff(np.concatenate([[0], cuts.count]))
     first = first_rows(cuts.start)
@@ -221,7 +221,7 @@ def _certainly_above(cuts: Cumulative, n: IntArray) -> FloatArray:
     flipped = Cumulative(
         (cuts.start[-1] - cuts.start)[::-1], -cuts.value[::-1], (people - cuts.count)[::-1]
     )
-    return _certainly_below(flipped, n[::-1])[::-1]
+    return _certainly_below(flipped)[::-1]
 
 
 def _keep(cuts: Cumulative, mask: BoolArray) -> Cumulative:

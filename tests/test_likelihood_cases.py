@@ -1,0 +1,56 @@
+"""Simulated people, blocks and releases for the tests of the likelihood."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from unbin.design import Design, lay_out
+from unbin.release import Release, aggregate
+
+
+@dataclass(frozen=True)
+class Case:
+    design: Design
+    release: Release
+    X: np.ndarray
+    y: np.ndarray
+    codes: np.ndarray
+    coef: np.ndarray
+
+
+def draw_targets(kind, eta, rng, sigma=1.0):
+    if kind == "gaussian":
+        return eta + sigma * rng.normal(size=len(eta))
+    if kind == "poisson":
+        return rng.poisson(np.exp(eta)).astype(float)
+    if kind == "binomial":
+        return rng.binomial(20, expit(eta)).astype(float)
+    if kind == "negative-binomial":
+        return rng.poisson(np.exp(eta) * rng.gamma(2.0, 0.5, size=len(eta))).astype(float)
+    return eta + rng.logistic(size=len(eta))
+
+
+def make_case(
+    seed, *, kind="gaussian", n_blocks=50, size=100, d=4, bins=8, sigma=1.0, share=0.3, slope=None
+):
+    """Draw normal features, a share of whose variance lies between blocks, and targets."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_blocks), size)
+    noise = rng.normal(size=(len(codes), d))
+    X = np.sqrt(1 - share) * noise + np.sqrt(share) * rng.normal(size=(n_blocks, d))[codes]
+    size_of = 1.0 if kind in ("gaussian", "ordinal") else 0.5
+    coef = size_of * np.linspace(1.0, -0.5, d) if slope is None else np.asarray(slope, float)
+    y = draw_targets(kind, X @ coef + 0.3, rng, sigma)
+    names = np.char.zfill(codes.astype(str), 6)
+    target = aggregate(y, names, bins=bins).align(names)
+    design = lay_out(X, target.codes, n_blocks)
+    return Case(design, target.release, X, y, target.codes, coef)
+
+
+def test_the_release_of_a_case_counts_everybody():
+    case = make_case(0)
+    assert case.release.n.sum() == len(case.y)
+    np.testing.assert_array_equal(np.diff(case.design.start), case.release.n)

@@ -1,0 +1,170 @@
+from itertools import product
+
+import numpy as np
+import pytest
+from test_likelihood_cases import make_case
+
+from unbin.design import lay_out
+from unbin.families import get_family
+from unbin.likelihood.composite import composite_sums
+from unbin.likelihood.fit import make_problem, ridge_penalty
+from unbin.likelihood.moments import block_moments
+from unbin.likelihood.scoring import score_sums, solve_scaled, whiten
+from unbin.likelihood.start import starting_point
+from unbin.release import Release, aggregate
+
+
+def family_of(kind):
+    return get_family(kind, n_trials=20)
+
+
+KINDS = ["gaussian", "poisson", "binomial", "ordinal"]
+
+
+def whole(problem, free):
+    parts = list(block_moments(problem, free))
+    return (
+        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.derivative for part in parts]),
+        np.concatenate([part.covariance for part in parts]),
+    )
+
+
+def problem_of(kind, seed=0, **settings):
+    case = make_case(seed, kind=kind, n_blocks=12, size=30, d=3, bins=5, **settings)
+    problem = make_problem(case.design, case.release, family_of(kind))
+    rng = np.random.default_rng(seed)
+    free = starting_point(problem)
+    return problem, free + 0.1 * rng.normal(size=len(free))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_equal_sums_over_people(kind):
+    problem, free = problem_of(kind)
+    mean, _, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    start = problem.design.start
+    for b in range(len(start) - 1):
+        eta = problem.design.eta(theta, slice(start[b], start[b + 1]))
+        q = problem.family.bins(eta, problem.counts.lower, problem.counts.upper, nuisance)
+        q = q.probability
+        np.testing.assert_allclose(mean[b], q.sum(axis=0), rtol=1e-12)
+        expected = sum(np.diag(row) - np.outer(row, row) for row in q)
+        np.testing.assert_allclose(covariance[b], expected, atol=1e-11)
+    np.testing.assert_allclose(mean.sum(axis=1), problem.counts.n, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_are_numeric_derivatives(kind):
+    problem, free = problem_of(kind)
+    _, derivative, _ = whole(problem, free)
+    for j in range(len(free)):
+        step = np.zeros(len(free))
+        step[j] = 1e-5
+        numeric = (whole(problem, free + step)[0] - whole(problem, free - step)[0]) / 2e-5
+        np.testing.assert_allclose(derivative[:, :, j], numeric, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_composite_gradient_is_numeric_gradient(kind):
+    problem, free = problem_of(kind)
+    penalty = ridge_penalty(problem, 0.1)
+    gradient = composite_sums(problem, free, penalty).gradient
+    for j in range(len(free)):
+        step = np.zeros(len(free))
+        step[j] = 1e-5
+        up, down = (composite_sums(problem, free + s * step, penalty).objective for s in (1, -1))
+        assert gradient[j] == pytest.approx((up - down) / 2e-5, abs=2e-4)
+
+
+def test_expectation_and_covariance_equal_enumeration():
+    rng = np.random.default_rng(3)
+    codes = np.repeat(["a", "b"], [4, 5])
+    X = rng.normal(size=(9, 1))
+    release = aggregate(rng.poisson(1.0, 9), codes, bins=[-0.5, 0.5, 1.5, np.inf])
+    case_design = make_design(X, release, codes)
+    problem = make_problem(case_design, release.align(codes).release, family_of("poisson"))
+    free = np.array([0.2, 0.5])
+    mean, _, covariance = whole(problem, free)
+    for b, rows in enumerate((slice(0, 4), slice(4, 9))):
+        eta = problem.design.eta(free, rows)
+        edges = problem.counts.lower, problem.counts.upper
+        q = problem.family.bins(eta, *edges, np.zeros(0)).probability
+        n_bins = q.shape[1]
+        total, square = np.zeros(n_bins), np.zeros((n_bins, n_bins))
+        for bins in product(range(n_bins), repeat=len(eta)):
+            chance = np.prod(q[np.arange(len(eta)), bins])
+            count = np.bincount(bins, minlength=n_bins)
+            total += chance * count
+            square += chance * np.outer(count, count)
+        np.testing.assert_allclose(mean[b], total, rtol=1e-10)
+        np.testing.assert_allclose(covariance[b], square - np.outer(total, total), atol=1e-10)
+
+
+def make_design(X, release, codes):
+    return lay_out(X, release.align(codes).codes, len(release))
+
+
+def test_pieces_of_a_large_block_add_up():
+    case = make_case(0, n_blocks=2, size=40_000, d=2, bins=4)
+    problem = make_problem(case.design, case.release, family_of("gaussian"))
+    free = np.array([0.3, 1.0, -0.5, 0.0])
+    mean, derivative, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    rows = slice(0, 40_000)
+    edges = problem.counts.lower, problem.counts.upper
+    model = problem.family.bins(problem.design.eta(theta, rows), *edges, nuisance)
+    np.testing.assert_allclose(mean[0], model.probability.sum(axis=0))
+    np.testing.assert_allclose(
+        derivative[0, :, 1:3], model.d_eta.T @ problem.design.matrix[rows], atol=1e-8
+    )
+    cross = np.diag(mean[0]) - model.probability.T @ model.probability
+    np.testing.assert_allclose(covariance[0], cross, atol=1e-7)
+
+
+def test_different_bins_give_the_same_moments_as_shared_ones():
+    case = make_case(1, n_blocks=6, size=40, d=2, bins=5)
+    shared = make_problem(case.design, case.release, family_of("gaussian"))
+    table = case.release.to_columns()["histogram"]
+    extra = {k: np.array(v) for k, v in table.items()}
+    # split the middle bin of the last block in two: the grid is no longer common
+    last = np.flatnonzero(extra["block"] == extra["block"][-1])[2]
+    mid = 0.5 * (extra["lower"][last] + extra["upper"][last])
+    half = extra["count"][last] // 2
+    split = {
+        "block": np.append(extra["block"], extra["block"][last]),
+        "lower": np.append(extra["lower"], mid),
+        "upper": np.append(extra["upper"], extra["upper"][last]),
+        "count": np.append(extra["count"], extra["count"][last] - half),
+    }
+    split["upper"][last], split["count"][last] = mid, half
+    release = Release.from_histogram(split)
+    ragged = make_problem(case.design, release, family_of("gaussian"))
+    assert shared.counts.shared
+    assert not ragged.counts.shared
+    free = np.array([0.3, 1.0, -0.5, 0.1])
+    penalty = np.zeros(4)
+    a, b = score_sums(shared, free, penalty), score_sums(ragged, free, penalty)
+    np.testing.assert_allclose(a.block_scores[:-1], b.block_scores[:-1], rtol=1e-8)
+    np.testing.assert_allclose(a.block_misfit[:-1], b.block_misfit[:-1], rtol=1e-8)
+    assert b.block_df[-1] == pytest.approx(a.block_df[-1] + 1, abs=1e-3)
+
+
+def test_whitening_equals_a_solve_without_the_reference():
+    rng = np.random.default_rng(0)
+    q = rng.dirichlet(np.ones(4), size=30)
+    covariance = (np.diag(q.sum(axis=0)) - q.T @ q)[None]
+    derivative, residual = rng.normal(size=(1, 4, 3)), rng.normal(size=(1, 4))
+    white, white_residual, df = whiten(
+        covariance, derivative, residual, np.array([1]), np.ones((1, 4), bool)
+    )
+    keep = [0, 2, 3]
+    inverse = np.linalg.inv(covariance[0][np.ix_(keep, keep)] + 1e-6 * np.eye(3))
+    expected = derivative[0, keep].T @ inverse @ residual[0, keep]
+    np.testing.assert_allclose(white[0].T @ white_residual[0], expected, rtol=1e-9)
+    assert df[0] == pytest.approx(3, abs=1e-3)
+
+
+def test_solving_ignores_columns_that_carry_nothing():
+    matrix = np.diag([4.0, 1e-30, 2.0])
+    np.testing.assert_allclose(solve_scaled(matrix, np.array([4.0, 1.0, 2.0])), [1.0, 0.0, 1.0])
