@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from unbin.aggregation import aggregate
 from unbin.design import Design, lay_out
-from unbin.release import Release, aggregate
+from unbin.release import Release
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,8 @@ _LISTED = {
     "objective_path_": "path",
     "diagnostics_": "diagnostics",
     "nuisance_": "nuisance",
+    "alpha_": "alpha",
+    "selection_": "selection",
 }
 
 
@@ -58,18 +61,19 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ----------
     family : str
         Distribution of the target: "gaussian", "poisson", "binomial", "gamma",
-        "negative-binomial", "beta-binomial", or "ordinal" (a cumulative link with free thresholds,
-        for tables with the same bins in every block).
+        "negative-binomial", "beta-binomial", "ordinal" (a cumulative link with free thresholds, for
+        tables with the same bins in every block), or "auto": held-out blocks choose.
     method : {"likelihood", "matching"}
         "likelihood" solves the quasi-likelihood of the published numbers: unbiased, with standard
         errors. "matching" is the estimator of the paper: the coefficients and individual targets
         that satisfy the release and lie nearest to each other; it takes noise for signal.
-    alpha : float
+    alpha : float or "auto"
         Ridge, as in scikit-learn and glum: mean loss + alpha/2 ||coef||², the intercept is free.
-        The paper's lambda is n alpha / 2.
-    contextual : bool
+        The paper's lambda is n alpha / 2. "auto": held-out blocks choose.
+    contextual : bool or "auto"
         Add the block means of the features as further columns, so that ``coef_`` is the effect
         within blocks and ``contextual_coef_`` what goes with living in the block (likelihood only).
+        "auto": if held-out blocks are told better with them, and the test of bias rejects.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}
@@ -101,6 +105,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
+    family_, alpha_ : as used, or lists of p
+    selection_ : Selection, None or list of p
+        Scores on held-out blocks of all that was tried.
     standard_errors_ : (d,), or (p, d)
     status_ : Enum, or list of p
         How the fit ended; ``status_.value`` is a sentence.
@@ -138,8 +145,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family: str = "gaussian",
         method: str = "likelihood",
         *,
-        alpha: float = 0.0,
-        contextual: bool = False,
+        alpha: float | str = 0.0,
+        contextual: bool | str = False,
         n_trials: int = 1,
         target_transform: str | None = None,
         solver: str = "lbfgs",
@@ -187,7 +194,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if targets is None:
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
-            _check_observed(y, family)
+            if family is not None:
+                _check_observed(y, family)
             fits = [observed_fit(X, y, family, settings, _check_offset(offset, len(X)))]
         else:
             X = validate_data(rows, X, dtype=np.float64)
@@ -222,15 +230,15 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             For blocks that are new. People of any other block get the average context.
         offset : (n,), optional
         """
-        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        X = self._check_rows(X)
         transform = TRANSFORMS[self.target_transform]
         means = [
-            transform.mean(predict_mean(fit, family, eta), fit.dispersion)
+            transform.mean(predict_mean(fit, eta), fit.dispersion)
             for fit, eta in zip(self._fits, self._etas(X, blocks, block_means, offset), strict=True)
         ]
         return np.column_stack(means) if self._several else means[0]
 
-    @available_if(lambda self: self.family == "ordinal")
+    @available_if(lambda self: getattr(self, "family_", self.family) == "ordinal")
     def predict_proba(
         self,
         X: ArrayLike,
@@ -240,10 +248,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         offset: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the probability of every bin, shape (n, K), for an ordinal fit."""
-        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        X = self._check_rows(X)
         fit = self._only_fit("predict_proba")
         (eta,) = self._etas(X, blocks, block_means, offset)
-        return bin_probabilities(fit, family, eta)
+        return bin_probabilities(fit, eta)
 
     def impute(
         self, kind: str = "mean", *, size: int | None = None, random_state: Any = None
@@ -300,20 +308,20 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         and the nearest targets that satisfy the release (matching). For observed targets: D², the
         share of the divergence from the mean that is explained (R² for the gaussian family).
         """
-        family, X = get_family(self.family, self.n_trials), self._check_rows(X)
+        X = self._check_rows(X)
         fit = self._only_fit("score")
         targets = _targets(y)
         if targets is not None:
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
-            y = self._prepare(targets[0], X, family)
+            y = self._prepare(targets[0], X, fit.family)
             blocks = y.blocks if blocks is None else blocks
         else:
             check_consistent_length(X, y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
-            _check_observed(y, family)
+            _check_observed(y, fit.family)
         (eta,) = self._etas(X, blocks, None, offset)
-        return score_target(fit, family, self.method, y, eta)
+        return score_target(fit, self.method, y, eta)
 
     @property
     def standard_errors_(self) -> FloatArray:
@@ -338,11 +346,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         fit = self._only_fit("summary")
         facts = (
-            ("Family:", self.family),
+            ("Family:", fit.family.name),
             ("People:", f"{self.n_people_:,}"),
             ("Method:", self.method if self._holds_release else "observed"),
             ("Blocks:", f"{self.n_blocks_:,}"),
-            ("Alpha:", f"{self.alpha:g}"),
+            ("Alpha:", f"{fit.alpha:.3g}"),
             ("Dispersion:", f"{fit.dispersion:.4g}"),
             ("Iterations:", f"{self.n_iter_}"),
             ("Objective:", f"{fit.objective:.5g}"),
@@ -362,7 +370,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         goodness = fit.diagnostics.goodness_of_fit
         return to_frame(
             {
-                "family": [self.family],
+                "family": [fit.family.name],
                 "method": [self.method],
                 "n_people": [self.n_people_],
                 "n_blocks": [self.n_blocks_],
@@ -390,7 +398,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
 
     # -- private -----------------------------------------------------------------------------------
 
-    def _check_parameters(self) -> tuple[Family, Settings]:
+    def _check_parameters(self) -> tuple[Family | None, Settings]:
         check_choice("method", self.method, tuple(METHODS))
         check_choice("solver", self.solver, tuple(SOLVERS))
         if isinstance(self.init, str):
@@ -405,13 +413,15 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             raise ParameterError(
                 f"target_transform: 'log' goes with family='gaussian', got {self.family!r}"
             )
-        if check_flag("contextual", self.contextual) and self.method != "likelihood":
+        contextual = _or_auto("contextual", self.contextual, check_flag)
+        if contextual is not False and self.method != "likelihood":
             raise ParameterError("contextual: needs method='likelihood', got 'matching'")
         max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
         settings = Settings(
-            alpha=check_number("alpha", self.alpha, low=0.0),
+            alpha=_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
             fit_intercept=check_flag("fit_intercept", self.fit_intercept),
-            contextual=bool(self.contextual),
+            contextual=contextual,
+            n_trials=self.n_trials,
             solver=self.solver,
             init=self.init if isinstance(self.init, str) else _check_init(self.init),
             n_init=self.n_init,
@@ -419,16 +429,21 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             max_iter=check_whole("max_iter", max_iter, low=1),
             seed=int(check_random_state(self.random_state).randint(2**31)),
         )
-        return get_family(self.family, self.n_trials), settings
+        auto = isinstance(self.family, str) and self.family == "auto"
+        family = get_family("gaussian" if auto else self.family, self.n_trials)
+        return None if auto else family, settings
 
-    def _prepare(self, target: AggregatedTarget, X: FloatArray, family: Family) -> AggregatedTarget:
+    def _prepare(
+        self, target: AggregatedTarget, X: FloatArray, family: Family | None
+    ) -> AggregatedTarget:
         if len(target) != len(X):
             raise AlignmentError(
                 f"y: {len(target)} rows were aligned with the release, X has {len(X)}; pass the "
                 "block of each row of X to align()"
             )
         target = TRANSFORMS[self.target_transform].target(target)
-        target.release.check_domain(family.domain, family=self.family)
+        if family is not None:
+            target.release.check_domain(family.domain, family=family.name)
         return target
 
     def _assign(self, fits: list[Fit], *, several: bool) -> None:
@@ -442,6 +457,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         for name, source in _LISTED.items():
             values = [getattr(fit, source) for fit in fits]
             setattr(self, name, values if several else values[0])
+        names = [fit.family.name for fit in fits]
+        self.family_ = names if several else names[0]
         steps = [max(fit.n_iter, 1) for fit in fits]
         self.n_iter_ = np.array(steps) if several else steps[0]
         self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
@@ -504,6 +521,11 @@ def _targets(y: Any) -> list[AggregatedTarget] | None:
             "y: a release does not know the rows of X; pass release.align(blocks)"
         )
     return None
+
+
+def _or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
+    """Return the checked value, or None where it is to be chosen."""
+    return None if isinstance(value, str) and value == "auto" else check(name, value)
 
 
 def _copy_columns(source: AggregatedGLM, goal: AggregatedGLM) -> None:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unbin.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.contextual import Context, block_context
 from unbin.design import Design, lay_out
 from unbin.diagnostics import Diagnostics, diagnose
 from unbin.exceptions import ParameterError
-from unbin.families import BregmanFamily, Family
+from unbin.families import BregmanFamily, Family, get_family
 from unbin.likelihood.ecological import representative_values
 from unbin.likelihood.fit import fit_likelihood
 from unbin.likelihood.raking import Raking
@@ -21,6 +22,7 @@ from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.matching.solvers import Status as MatchingStatus
 from unbin.observed import fit_observed
+from unbin.release import Release
 from unbin.summary import Coefficients
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
@@ -52,6 +54,8 @@ class Fit:
 
     Attributes
     ----------
+    family : Family
+    alpha : float
     coef : (d,)
     intercept : float
     contextual_coef : (d,) or None
@@ -71,8 +75,12 @@ class Fit:
     imputed : (n,), Raking or None
         Targets of the training rows in the order of X, or what makes them.
     n_people, n_blocks : int
+    selection : Selection or None
+        Held-out scores, where something was chosen by them.
     """
 
+    family: Family
+    alpha: float
     coef: FloatArray
     intercept: float
     contextual_coef: FloatArray | None
@@ -91,6 +99,7 @@ class Fit:
     imputed: FloatArray | Raking | None
     n_people: int
     n_blocks: int
+    selection: Selection | None = None
 
     def eta(
         self,
@@ -131,11 +140,12 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The estimator's parameters that fits read, checked."""
+    """The estimator's parameters that fits read, checked; None is to be chosen."""
 
-    alpha: float
+    alpha: float | None
     fit_intercept: bool
-    contextual: bool
+    contextual: bool | None
+    n_trials: int
     solver: str
     init: str | FloatArray
     n_init: str | int
@@ -145,20 +155,26 @@ class Settings:
 
 
 _RESTARTS_IF_UNSURE = 4
+_LEVEL = 0.05
 
 
 def observed_fit(
-    X: FloatArray, y: FloatArray, family: Family, settings: Settings, offset: FloatArray | None
+    X: FloatArray,
+    y: FloatArray,
+    family: Family | None,
+    settings: Settings,
+    offset: FloatArray | None,
 ) -> Fit:
     """Fit the ordinary GLM to observed targets."""
+    family, alpha = _named(family, settings)
     codes = np.zeros(len(X), dtype=np.int64)
     design = lay_out(X, codes, 1, offset=offset, fit_intercept=settings.fit_intercept)
-    found = fit_observed(
-        design, y[design.order], family, alpha=settings.alpha, max_iter=settings.max_iter
-    )
+    found = fit_observed(design, y[design.order], family, alpha=alpha, max_iter=settings.max_iter)
     solution = found.solution
     coef, intercept = design.to_coefficients(solution.theta[: design.n_parameters])
     return Fit(
+        family=family,
+        alpha=alpha,
         coef=coef,
         intercept=intercept,
         contextual_coef=None,
@@ -183,11 +199,12 @@ def observed_fit(
 def matching_fit(
     X: FloatArray,
     target: AggregatedTarget,
-    family: Family,
+    family: Family | None,
     settings: Settings,
     offset: FloatArray | None,
 ) -> Fit:
     """Fit the paper's estimator."""
+    family, alpha = _named(family, settings)
     if not isinstance(family, BregmanFamily):
         raise ParameterError(
             f"family: {family.name!r} has no divergence to match by; use method='likelihood', or "
@@ -198,7 +215,7 @@ def matching_fit(
         design,
         target.release,
         family,
-        alpha=settings.alpha,
+        alpha=alpha,
         solver=settings.solver,
         init=_init(settings.init, design),
         n_init=_number_of_starts(settings.n_init, len(target.release), design.n_parameters),
@@ -211,6 +228,8 @@ def matching_fit(
     residual = fit.z - family.inverse_link(design.eta(solution.theta))
     spread = float(residual @ residual) / len(residual)
     return Fit(
+        family=family,
+        alpha=alpha,
         coef=coef,
         intercept=intercept,
         contextual_coef=None,
@@ -235,35 +254,73 @@ def matching_fit(
 def likelihood_fit(
     X: FloatArray,
     target: AggregatedTarget,
-    family: Family,
+    family: Family | None,
     settings: Settings,
     offset: FloatArray | None,
 ) -> Fit:
-    """Fit the likelihood of what was published."""
-    if len(target.release.histogram.count) and len(target.release.order_statistics.value):
-        rank_bounds(target.release, family.domain)  # raises if they contradict each other
-    d = X.shape[1]
-    context = block_context(X, target) if settings.contextual else None
+    """Fit the likelihood of what was published; choose what the settings leave open."""
+    release = target.release
+    if len(release.histogram.count) and len(release.order_statistics.value):
+        rank_bounds(release, get_family("gaussian").domain)  # raises if they contradict each other
+    context = None if settings.contextual is False else block_context(X, target)
+    designs = {}
+    if settings.contextual is not True:
+        designs[False] = _design(X, target, settings, offset)
     if context is not None:
-        X = np.column_stack([X, context.means[target.codes][:, context.used]])
-    design = _design(X, target, settings, offset)
+        columns = np.column_stack([X, context.means[target.codes][:, context.used]])
+        designs[True] = _design(columns, target, settings, offset)
+    model, selection = _choose(designs, release, family, settings)
+    fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, X.shape[1])
+    if len(designs) == 2 and model.contextual and not _has_context(fit):
+        model = replace(model, contextual=False)
+        fit = _likelihood_fit(designs[False], release, model, settings, None, X.shape[1])
+    return replace(fit, selection=selection)
+
+
+def _choose(
+    designs: dict[bool, Design], release: Release, family: Family | None, settings: Settings
+) -> tuple[Candidate, Selection | None]:
+    """Take the model the settings name, or the best on held-out blocks."""
+    if family is not None and settings.alpha is not None and len(designs) == 1:
+        return Candidate(family, settings.alpha, next(iter(designs))), None
+    families = [family] if family else candidate_families(release, settings.n_trials)
+    alphas = RIDGES if settings.alpha is None else None
+    return choose(designs, release, families, alphas, settings.alpha or 0.0)
+
+
+def _has_context(fit: Fit) -> bool:
+    test = fit.diagnostics.contextual_test
+    return test is not None and test.p_value < _LEVEL
+
+
+def _likelihood_fit(
+    design: Design,
+    release: Release,
+    model: Candidate,
+    settings: Settings,
+    context: Context | None,
+    d: int,
+) -> Fit:
+    family, context = model.family, context if model.contextual else None
     found = fit_likelihood(
         design,
-        target.release,
+        release,
         family,
-        alpha=settings.alpha,
+        alpha=model.alpha,
         tol=(10 * settings.tol) ** 2,
         max_iter=settings.max_iter,
+        means=release.means,
     )
     p = design.n_parameters
     coef, intercept = design.to_coefficients(found.theta)
-    covariance = design.to_coefficient_covariance(found.covariance[:p, :p])
     bins = _bin_scale(family, found, intercept)
     return Fit(
+        family=family,
+        alpha=model.alpha,
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
-        covariance=covariance,
+        covariance=design.to_coefficient_covariance(found.covariance[:p, :p]),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
         bins=bins,
@@ -274,11 +331,21 @@ def likelihood_fit(
         restart_disagreement=float("nan"),
         path=np.array(found.path),
         n_iter=found.n_iter,
-        diagnostics=diagnose(design, target.release, family, found, d),
+        diagnostics=diagnose(design, release, family, found, d),
         imputed=Raking.of(design, family, found),
-        n_people=len(X),
-        n_blocks=len(target.release),
+        n_people=len(design.matrix),
+        n_blocks=len(release),
     )
+
+
+def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
+    """Return family and alpha where nothing can be chosen by held-out blocks."""
+    if family is None or settings.alpha is None or settings.contextual is None:
+        raise ParameterError(
+            "auto: family, alpha and contextual are chosen by method='likelihood' and an "
+            "aggregated target, got another fit; name them"
+        )
+    return family, settings.alpha
 
 
 def dispersion(family: Family, nuisance: FloatArray) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from unbin.design import lay_out
 from unbin.exceptions import DomainError, ParameterError
-from unbin.families import BregmanFamily, Family
+from unbin.families import BregmanFamily
 from unbin.fits import Fit
 from unbin.likelihood.heldout import log_scores
 from unbin.matching.fit import release_divergence
@@ -17,27 +17,26 @@ from unbin.target import AggregatedTarget
 from unbin.typing import FloatArray
 
 
-def predict_mean(fit: Fit, family: Family, eta: FloatArray) -> FloatArray:
+def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the mean of the modelled target: bins at their values for an ordinal fit."""
     if fit.bins is None:
-        return family.inverse_link(eta)
-    return np.asarray(bin_probabilities(fit, family, eta) @ fit.bins.value)
+        return fit.family.inverse_link(eta)
+    return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
 
 
-def bin_probabilities(fit: Fit, family: Family, eta: FloatArray) -> FloatArray:
+def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the probability of each bin of an ordinal fit, shape (n, K)."""
     if fit.bins is None:
         raise ParameterError("predict_proba: needs family='ordinal'")
     bins = fit.bins
-    return family.bins(eta, bins.lower, bins.upper, bins.thresholds).probability
+    return fit.family.bins(eta, bins.lower, bins.upper, bins.thresholds).probability
 
 
-def score_target(
-    fit: Fit, family: Family, method: str, y: AggregatedTarget | FloatArray, eta: FloatArray
-) -> float:
+def score_target(fit: Fit, method: str, y: AggregatedTarget | FloatArray, eta: FloatArray) -> float:
     """Return the score of a prediction; see ``AggregatedGLM.score``."""
     if not isinstance(y, AggregatedTarget):
-        return _explained(fit, family, y, eta)
+        return _explained(fit, y, eta)
+    family = fit.family
     design = lay_out(np.empty((len(eta), 0)), y.codes, len(y.release))
     laid_out = eta[design.order]
     if method == "matching":
@@ -49,9 +48,9 @@ def score_target(
     return float(scores.sum() / len(eta))
 
 
-def _explained(fit: Fit, family: Family, y: FloatArray, eta: FloatArray) -> float:
+def _explained(fit: Fit, y: FloatArray, eta: FloatArray) -> float:
     """Return D², or R² where the family has no divergence."""
-    mean = predict_mean(fit, family, eta)
+    family, mean = fit.family, predict_mean(fit, eta)
     if isinstance(family, BregmanFamily):
         null = float(family.divergence(y, np.full_like(y, y.mean())).sum())
         error = family.total_divergence(y, eta, mean)

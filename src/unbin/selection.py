@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.folds import deal_blocks
 from unbin.settings import check_flag, check_whole
 from unbin.target import AggregatedTarget
 from unbin.typing import IntArray
@@ -59,23 +60,12 @@ class BlockKFold:
         return self.n_splits
 
     def _folds(self, y: AggregatedTarget) -> IntArray:
-        """Deal the blocks out, largest first, one to each fold in every lap."""
+        """Return the fold of each block."""
         n_blocks = len(y.release)
         if n_blocks < self.n_splits:
             raise ParameterError(
                 f"n_splits: {self.n_splits} folds need as many blocks, got {n_blocks}; lower "
                 "n_splits"
             )
-        n_laps = -(-n_blocks // self.n_splits)
-        seats = np.tile(np.arange(self.n_splits), (n_laps, 1))
-        order = np.argsort(-y.release.n, kind="stable")
-        if self.shuffle:
-            rng = np.random.default_rng(self.random_state)
-            tie = rng.permutation(n_blocks)
-            order = np.lexsort((tie, -y.release.n))
-            seats = rng.permuted(seats, axis=1)
-        else:
-            seats[1::2] = seats[1::2, ::-1]
-        fold = np.empty(n_blocks, dtype=np.int64)
-        fold[order] = seats.ravel()[:n_blocks]
-        return fold
+        rng = np.random.default_rng(self.random_state) if self.shuffle else None
+        return deal_blocks(y.release.n, self.n_splits, rng)

@@ -80,7 +80,7 @@ def fit_likelihood(
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    return _finish(problem, _solve(problem, free, penalty, tol, max_iter), penalty)
+    return _finish(problem, solve(problem, free, penalty, tol, max_iter), penalty)
 
 
 def make_problem(
@@ -134,7 +134,7 @@ def _published_means(
     return PublishedMeans(np.asarray(means, dtype=float), unit, noise_sd)
 
 
-def _solve(
+def solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
     """Solve the quasi-score, by way of the composite likelihood if need be."""
@@ -147,7 +147,7 @@ def _solve(
     if coarse is None:
         second = maximise_composite(problem, free, penalty).free
     else:
-        second = _solve(coarse, free, penalty, 1e-2, max_iter).free
+        second = solve(coarse, free, penalty, 1e-2, max_iter).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
     if _acceptable(again):
         return again

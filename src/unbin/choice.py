@@ -1,0 +1,218 @@
+"""Choosing a family, a ridge and contextual effects by blocks held out of the fit.
+
+Every family predicts the same published counts, so their held-out log scores Σ c log(m/n) can be
+compared. Among candidates that are within one standard error of the best (of the difference, over
+blocks) the simplest is taken: the family listed first, the larger ridge. Contextual effects are
+taken when they raise the score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unbin.design import Design
+from unbin.exceptions import ParameterError
+from unbin.families import Family, get_family
+from unbin.folds import deal_blocks
+from unbin.likelihood.fit import make_problem, ridge_penalty, solve
+from unbin.likelihood.heldout import expected_counts
+from unbin.likelihood.moments import Problem
+from unbin.likelihood.start import starting_point
+from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.release import Release
+from unbin.tables import holds_integers
+from unbin.typing import FloatArray, IntArray
+
+RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
+"""Ridges tried, in units of the median variance of the features."""
+_TOL = 1e-3
+_MAX_ITER = 40
+_MOST_COUNTED = 200.0
+"""Whole edges up to here may be those of counts; beyond, whole numbers are amounts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Held-out scores of the candidates.
+
+    Attributes
+    ----------
+    family, alpha, contextual : tuple
+        The candidates.
+    score : (n,)
+        Mean log score of the held-out counts per person; larger is better.
+    error : (n,)
+        Standard error of the difference to the best candidate.
+    chosen : int
+    """
+
+    family: tuple[str, ...]
+    alpha: FloatArray
+    contextual: tuple[bool, ...]
+    score: FloatArray
+    error: FloatArray
+    chosen: int
+
+    def columns(self) -> dict[str, Any]:
+        """Return the table as columns."""
+        return {
+            "family": list(self.family),
+            "alpha": self.alpha,
+            "contextual": list(self.contextual),
+            "score": self.score,
+            "standard_error": self.error,
+            "chosen": np.arange(len(self.score)) == self.chosen,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A model to be tried: a family with a ridge, with or without contextual columns."""
+
+    family: Family
+    alpha: float
+    contextual: bool
+
+
+def candidate_families(release: Release, n_trials: int) -> list[Family]:
+    """Return the families that can have produced a release, simplest first."""
+    histogram = release.histogram
+    held = histogram.count > 0
+    edges = np.concatenate([histogram.lower, histogram.upper])
+    edges = edges[np.isfinite(edges)]
+    lowest = min(
+        histogram.upper[held].min(initial=np.inf),
+        release.order_statistics.value.min(initial=np.inf),
+    )
+    whole = len(edges) > 0 and holds_integers(histogram)
+    names: list[str] = []
+    if n_trials > 1:
+        names += ["binomial", "beta-binomial"]
+    elif whole and lowest >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED:
+        names += ["poisson", "negative-binomial"]
+    else:
+        names += ["gaussian", "gamma"] if lowest > 0 else ["gaussian"]
+    if published_counts(release, get_family("gaussian").domain, smallest=1).shared:
+        names += ["ordinal"]
+    return [get_family(name, n_trials) for name in names]
+
+
+def choose(
+    designs: dict[bool, Design],
+    release: Release,
+    families: list[Family],
+    alphas: tuple[float, ...] | None,
+    alpha: float,
+    *,
+    n_splits: int = 5,
+) -> tuple[Candidate, Selection]:
+    """Compare candidates on held-out blocks.
+
+    Parameters
+    ----------
+    designs : dict
+        The design without (False) and, if it is a candidate, with (True) contextual columns.
+    release : Release
+    families : list of Family
+        Simplest first.
+    alphas : tuple of float or None
+        Ridges to try, in units of the features' median variance; None keeps ``alpha``.
+    alpha : float
+    n_splits : int
+    """
+    n_blocks = len(release)
+    if n_blocks < 2 * n_splits:
+        raise ParameterError(
+            f"alpha, family: choosing needs at least {2 * n_splits} blocks to hold some out, got "
+            f"{n_blocks}; name the family and alpha"
+        )
+    fold = deal_blocks(release.n, n_splits)
+    unit = float(np.median(next(iter(designs.values())).scale ** 2))
+    ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
+    candidates, scores = [], []
+    for family in families:
+        for contextual, design in designs.items():
+            found = _path_scores(design, release, family, ridges, fold)
+            candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
+            scores += list(found)
+    people = float(release.n.sum())
+    chosen, error = _choose(candidates, np.array(scores))
+    selection = Selection(
+        tuple(candidate.family.name for candidate in candidates),
+        np.array([candidate.alpha for candidate in candidates]),
+        tuple(candidate.contextual for candidate in candidates),
+        np.array(scores).sum(axis=1) / people,
+        error / people,
+        chosen,
+    )
+    return candidates[chosen], selection
+
+
+def _path_scores(
+    design: Design, release: Release, family: Family, ridges: list[float], fold: IntArray
+) -> FloatArray:
+    """Return the held-out score of every block for every ridge, shape (n_ridges, B).
+
+    A path runs from the largest ridge down, each fit started where the one before ended.
+    """
+    problem = make_problem(design, release, family)
+    common = published_counts(release, get_family("gaussian").domain)
+    result = np.empty((len(ridges), len(release)))
+    for k in range(int(fold.max()) + 1):
+        held_out = fold == k
+        counts = replace(problem.counts, known=problem.counts.known & ~held_out)
+        training = replace(problem, counts=counts)
+        free = starting_point(training)
+        for r in np.argsort(ridges)[::-1]:
+            penalty = ridge_penalty(training, ridges[r])
+            free = solve(training, free, penalty, _TOL, _MAX_ITER).free
+            result[r, held_out] = _scores(problem, free, common)[held_out]
+    return result
+
+
+def _scores(problem: Problem, free: FloatArray, common: PublishedCounts) -> FloatArray:
+    """Return the log score of every block, in the bins that all families share."""
+    theta, nuisance = problem.coordinates.split(free)
+    design, counts = problem.design, problem.counts
+    expected = expected_counts(counts, problem.family, design.eta(theta), design.start, nuisance)
+    count = counts.count
+    if counts.shared and common.shared and counts.n_bins > common.n_bins:
+        last = np.searchsorted(counts.upper, common.upper)  # the bins that end where common ones do
+        expected = np.diff(np.cumsum(expected, axis=1)[:, last], axis=1, prepend=0)
+        count = np.diff(np.cumsum(count, axis=1)[:, last], axis=1, prepend=0)
+        valid = np.broadcast_to(counts.known[:, None], count.shape)
+    else:
+        valid = counts.valid()
+    share = np.maximum(expected, 1e-300) / counts.n[:, None]
+    return np.asarray(np.where(valid, count * np.log(share), 0.0).sum(axis=1))
+
+
+def _choose(candidates: list[Candidate], scores: FloatArray) -> tuple[int, FloatArray]:
+    """Return the candidate to take, and the standard errors of the differences to the best."""
+    best = int(np.argmax(scores.sum(axis=1)))
+    contextual = np.array([candidate.contextual for candidate in candidates])
+    chosen = [
+        _simplest_near_best(candidates, scores, np.flatnonzero(contextual == value))
+        for value in np.unique(contextual)
+    ]
+    winner = max(chosen, key=lambda k: float(scores[k].sum()))
+    return winner, _error(scores[best] - scores)
+
+
+def _simplest_near_best(candidates: list[Candidate], scores: FloatArray, which: IntArray) -> int:
+    """Return the simplest of some candidates within one standard error of the best of them."""
+    best = which[np.argmax(scores[which].sum(axis=1))]
+    gap = scores[best] - scores[which]
+    near = which[gap.sum(axis=1) <= _error(gap)]
+    names = list(dict.fromkeys(candidate.family.name for candidate in candidates))
+    return int(
+        min(near, key=lambda k: (names.index(candidates[k].family.name), -candidates[k].alpha))
+    )
+
+
+def _error(gap: FloatArray) -> FloatArray:
+    """Return the standard error of sums over blocks."""
+    return np.asarray(np.sqrt(gap.shape[1]) * gap.std(axis=1, ddof=1))
