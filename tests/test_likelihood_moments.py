@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from test_likelihood_cases import make_case
+from unbin.aggregation import aggregate
 from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
@@ -11,7 +12,7 @@ from unbin.likelihood.fit import make_problem, ridge_penalty
 from unbin.likelihood.moments import block_moments
 from unbin.likelihood.scoring import score_sums, solve_scaled, whiten
 from unbin.likelihood.start import starting_point
-from unbin.release import Release, aggregate
+from unbin.release import Release
 
 
 def family_of(kind):
