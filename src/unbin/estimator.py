@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -17,10 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
-    DomainError,
     IdentificationWarning,
     ParameterError,
-    ReleaseError,
 )
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import Fit, Settings, likelihood_fit, matching_fit, observed_fit
@@ -29,8 +27,16 @@ from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.settings import check_choice, check_flag, check_number, check_whole
 from unbin.summary import Coefficients, Summary, to_frame
+from unbin.tabulate import covariance_of, glance, summarise, tabulate
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
+from unbin.validation import (
+    as_targets,
+    check_init,
+    check_observed,
+    check_offset,
+    value_or_auto,
+)
 
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
@@ -188,18 +194,18 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self
         """
         family, settings = self._check_parameters()
-        targets = _targets(y)
+        targets = as_targets(y)
         # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
         rows = clone(self)
         if targets is None:
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
             if family is not None:
-                _check_observed(y, family)
-            fits = [observed_fit(X, y, family, settings, _check_offset(offset, len(X)))]
+                check_observed(y, family)
+            fits = [observed_fit(X, y, family, settings, check_offset(offset, len(X)))]
         else:
             X = validate_data(rows, X, dtype=np.float64)
-            extra = _check_offset(offset, len(X))
+            extra = check_offset(offset, len(X))
             fits = [
                 METHODS[self.method](X, self._prepare(target, X, family), family, settings, extra)
                 for target in targets
@@ -310,7 +316,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """
         X = self._check_rows(X)
         fit = self._only_fit("score")
-        targets = _targets(y)
+        targets = as_targets(y)
         if targets is not None:
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
@@ -319,7 +325,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         else:
             check_consistent_length(X, y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
-            _check_observed(y, fit.family)
+            check_observed(y, fit.family)
         (eta,) = self._etas(X, blocks, None, offset)
         return score_target(fit, self.method, y, eta)
 
@@ -328,7 +334,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Standard errors of ``coef_``."""
         check_is_fitted(self)
         d = self.n_features_in_
-        errors = [np.sqrt(np.diag(_covariance(fit)))[1 : 1 + d] for fit in self._fits]
+        errors = [np.sqrt(np.diag(covariance_of(fit)))[1 : 1 + d] for fit in self._fits]
         return np.array(errors) if self._several else errors[0]
 
     def conf_int(self, level: float = 0.95) -> FloatArray:
@@ -337,7 +343,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if not 0 < check_number("level", level, low=0.0, open_low=True) < 1:
             raise ParameterError(f"level: must lie between 0 and 1, got {level!r}")
         fit = self._only_fit("conf_int")
-        _covariance(fit)
+        covariance_of(fit)
         d = self.n_features_in_
         return Coefficients((), fit.coef, self.standard_errors_[:d], level).interval()
 
@@ -345,43 +351,19 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
         check_is_fitted(self)
         fit = self._only_fit("summary")
-        facts = (
-            ("Family:", fit.family.name),
-            ("People:", f"{self.n_people_:,}"),
-            ("Method:", self.method if self._holds_release else "observed"),
-            ("Blocks:", f"{self.n_blocks_:,}"),
-            ("Alpha:", f"{fit.alpha:.3g}"),
-            ("Dispersion:", f"{fit.dispersion:.4g}"),
-            ("Iterations:", f"{self.n_iter_}"),
-            ("Objective:", f"{fit.objective:.5g}"),
-        )
-        notes = (f"Status: {fit.status.value}", *fit.diagnostics.sentences(), *self._efficiency())
-        return Summary("Aggregated GLM", facts, self._coefficients(fit, level), notes)
+        method = self.method if self._holds_release else "observed"
+        return summarise(fit, self._terms(), method, level)
 
     def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
         """Return the coefficients as a pandas or polars frame, one row per term."""
         check_is_fitted(self)
-        return to_frame(self._coefficients(self._only_fit("tidy"), level).columns(), backend)
+        coefficients = tabulate(self._only_fit("tidy"), self._terms(), level)
+        return to_frame(coefficients.columns(), backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""
         check_is_fitted(self)
-        fit = self._only_fit("glance")
-        goodness = fit.diagnostics.goodness_of_fit
-        return to_frame(
-            {
-                "family": [fit.family.name],
-                "method": [self.method],
-                "n_people": [self.n_people_],
-                "n_blocks": [self.n_blocks_],
-                "dispersion": [fit.dispersion],
-                "objective": [fit.objective],
-                "q_over_df": [float("nan") if goodness is None else goodness.ratio],
-                "p_value": [float("nan") if goodness is None else goodness.p_value],
-                "identified": [fit.diagnostics.identified],
-            },
-            backend,
-        )
+        return to_frame(glance(self._only_fit("glance"), self.method), backend)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -413,17 +395,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             raise ParameterError(
                 f"target_transform: 'log' goes with family='gaussian', got {self.family!r}"
             )
-        contextual = _or_auto("contextual", self.contextual, check_flag)
+        contextual = value_or_auto("contextual", self.contextual, check_flag)
         if contextual is not False and self.method != "likelihood":
             raise ParameterError("contextual: needs method='likelihood', got 'matching'")
         max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
         settings = Settings(
-            alpha=_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
+            alpha=value_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
             fit_intercept=check_flag("fit_intercept", self.fit_intercept),
             contextual=contextual,
             n_trials=self.n_trials,
             solver=self.solver,
-            init=self.init if isinstance(self.init, str) else _check_init(self.init),
+            init=self.init if isinstance(self.init, str) else check_init(self.init),
             n_init=self.n_init,
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
@@ -479,107 +461,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         block_means: Mapping[str, ArrayLike] | None,
         offset: ArrayLike | None,
     ) -> list[FloatArray]:
-        extra = _check_offset(offset, len(X))
+        extra = check_offset(offset, len(X))
         return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
+
+    def _terms(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        return [str(name) for name in names]
 
     def _only_fit(self, what: str) -> Fit:
         if self._several:
             raise ParameterError(f"{what}: needs a model of one target; fit them one by one")
         return self._fits[0]
-
-    def _coefficients(self, fit: Fit, level: float) -> Coefficients:
-        names = getattr(self, "feature_names_in_", None)
-        terms = [f"x{j}" for j in range(self.n_features_in_)] if names is None else list(names)
-        return fit.coefficients([str(term) for term in terms], _covariance(fit), level)
-
-    def _efficiency(self) -> list[str]:
-        """Say, for the worst-known feature, how much the release holds of individual data."""
-        efficiency = self._fits[0].diagnostics.efficiency
-        if efficiency is None or not np.isfinite(efficiency).all():
-            return []
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(len(efficiency))])
-        worst, best = int(np.argmin(efficiency)), int(np.argmax(efficiency))
-        return [
-            f"The release holds {100 * efficiency[worst]:.2g} % of what individual data would say "
-            f"about {names[worst]}, and {100 * efficiency[best]:.2g} % about {names[best]}."
-        ]
-
-
-def _targets(y: Any) -> list[AggregatedTarget] | None:
-    """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
-    if isinstance(y, AggregatedTarget):
-        return [y]
-    if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
-        if not all(isinstance(item, AggregatedTarget) for item in y):
-            raise AggregatedTargetError(
-                "y: a list of targets must hold aggregated targets only, got other types too; "
-                "align every release first"
-            )
-        return list(y)
-    if hasattr(y, "align") and hasattr(y, "histogram"):
-        raise AggregatedTargetError(
-            "y: a release does not know the rows of X; pass release.align(blocks)"
-        )
-    return None
-
-
-def _or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
-    """Return the checked value, or None where it is to be chosen."""
-    return None if isinstance(value, str) and value == "auto" else check(name, value)
-
-
-def _copy_columns(source: AggregatedGLM, goal: AggregatedGLM) -> None:
-    goal.n_features_in_ = source.n_features_in_
-    if hasattr(source, "feature_names_in_"):
-        goal.feature_names_in_ = source.feature_names_in_
-    elif hasattr(goal, "feature_names_in_"):
-        del goal.feature_names_in_
-
-
-def _covariance(fit: Fit) -> FloatArray:
-    if fit.covariance is None:
-        raise ParameterError(
-            "standard errors: matching has none, because it treats imputed targets as observed; "
-            "use method='likelihood'"
-        )
-    return fit.covariance
-
-
-def _check_observed(y: FloatArray, family: Family) -> None:
-    if not np.isfinite(y).all():
-        raise DomainError("y: must be finite, got NaN or inf; drop those rows")
-    if not family.domain.contains(y):
-        outside = y[~((y >= family.domain.low) & (y <= family.domain.high))][0]
-        raise DomainError(
-            f"y: the value {outside:g} lies outside the domain {family.domain} of family "
-            f"{family.name!r}; choose another family"
-        )
-
-
-def _check_init(init: ArrayLike) -> FloatArray:
-    try:
-        return as_floats(init, where="init")
-    except ReleaseError:
-        raise ParameterError(
-            f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
-            "intercept, then the slopes"
-        ) from None
-
-
-def _check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
-    if offset is None:
-        return None
-    try:
-        values = as_floats(offset, where="offset")
-    except ReleaseError as error:
-        raise DomainError(str(error)) from None
-    if len(values) != n:
-        raise AlignmentError(
-            f"offset: must have one value per row of X, got {len(values)} for {n} rows; check it"
-        )
-    if not np.isfinite(values).all():
-        raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
-    return values
 
 
 def _warn(fit: Fit) -> None:
@@ -588,3 +480,11 @@ def _warn(fit: Fit) -> None:
         warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
     elif not fit.status.converged:
         warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
+
+
+def _copy_columns(source: AggregatedGLM, goal: AggregatedGLM) -> None:
+    goal.n_features_in_ = source.n_features_in_
+    if hasattr(source, "feature_names_in_"):
+        goal.feature_names_in_ = source.feature_names_in_
+    elif hasattr(goal, "feature_names_in_"):
+        del goal.feature_names_in_

@@ -23,7 +23,6 @@ from unbin.matching.fit import fit_matching
 from unbin.matching.solvers import Status as MatchingStatus
 from unbin.observed import fit_observed
 from unbin.release import Release
-from unbin.summary import Coefficients
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 
@@ -114,24 +113,6 @@ class Fit:
             context = self.context.rows(len(X), blocks, block_means)
             eta += context @ np.nan_to_num(self.contextual_coef)
         return np.asarray(eta if offset is None else eta + offset)
-
-    def coefficients(
-        self, features: list[str], covariance: FloatArray, level: float
-    ) -> Coefficients:
-        """Return intercept (or thresholds), slopes and contextual effects with their errors."""
-        errors = np.sqrt(np.diag(covariance))
-        d = len(features)
-        names, estimate, error = features, self.coef, errors[1 : 1 + d]
-        if self.contextual_coef is not None and self.context is not None:
-            used = self.context.used
-            names = names + [f"block mean of {features[j]}" for j in np.flatnonzero(used)]
-            estimate = np.concatenate([estimate, self.contextual_coef[used]])
-            error = np.concatenate([error, errors[1 + d :]])
-        if self.bins is None and errors[0] > 0:
-            names = ["intercept", *names]
-            estimate = np.concatenate([[self.intercept], estimate])
-            error = np.concatenate([errors[:1], error])
-        return Coefficients(tuple(names), estimate, error, level)
 
     def without_imputed(self) -> Fit:
         """Return the fit without personal values."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from unbin import reading, tables
+from unbin.alignment import check_all_present, check_totals, find_blocks
 from unbin.exceptions import (
     AlignmentError,
     BinError,
@@ -410,22 +411,10 @@ class Release:
                 "X"
             )
         seen, inverse = np.unique(ids, return_inverse=True)
-        place = np.minimum(np.searchsorted(self.blocks, seen), len(self.blocks) - 1)
-        unknown = self.blocks[place] != seen
-        if unknown.any():
-            raise _unknown_blocks(self.blocks, seen[unknown])
-        absent = np.ones(len(self.blocks), dtype=bool)
-        absent[place] = False
-        absent &= self._is_published()
-        if absent.any():
-            raise AlignmentError(
-                f"block {str(self.blocks[np.argmax(absent)])!r}: released, but no row of X is in "
-                f"it, got {plural(int(absent.sum()), 'such block')}; select() the blocks of X or "
-                "add the missing people"
-            )
+        check_all_present(self.blocks, self._is_published(), find_blocks(self.blocks, seen))
         release = self.select(seen)
         rows = np.bincount(inverse)
-        _check_totals(release, rows)
+        check_totals(release.blocks, release.n, release._knows_people(), rows)
         order = release.order_statistics.with_ranks(rows)
         tables.check_order(order, release.blocks)
         tables.check_ranks(order, rows, release.blocks)
@@ -437,10 +426,7 @@ class Release:
         ids = np.unique(as_text(blocks, where="blocks"))
         if ids.size == 0:
             raise ReleaseError("blocks: must name blocks to keep, got none; pass at least one id")
-        place = np.minimum(np.searchsorted(self.blocks, ids), len(self.blocks) - 1)
-        unknown = self.blocks[place] != ids
-        if unknown.any():
-            raise _unknown_blocks(self.blocks, ids[unknown])
+        place = find_blocks(self.blocks, ids)
         return Release(
             ids,
             self.n[place],
@@ -525,42 +511,3 @@ def _spread(release: Release, names: TextArray) -> Release:
     order = OrderStatistics(start(o.start), o.rank, o.quantile, o.value)
     means = None if release.means is None else np.where(known, release.means[place], np.nan)
     return Release(names, n, histogram, order, means)
-
-
-# -- complaints of align -------------------------------------------------------------------------
-
-
-def _unknown_blocks(known: TextArray, unknown: TextArray) -> AlignmentError:
-    first = str(unknown[0])
-    bare = {str(name).lstrip("0"): str(name) for name in known}
-    twin = bare.get(first.lstrip("0"))
-    if twin is not None:
-        hint = (
-            f"the release has {twin!r}: a leading zero was lost; read block ids as text, or pad "
-            f"them with str.zfill({len(max(twin, first, key=len))})"
-        )
-    else:
-        more = ", …" if len(known) > 3 else ""
-        some = ", ".join(repr(str(name)) for name in known[:3])
-        hint = f"the release has {some}{more}; check the ids"
-    return AlignmentError(
-        f"block {first!r}: must be in the release, got {plural(len(unknown), 'block')} in X that "
-        f"{'is' if len(unknown) == 1 else 'are'} not; {hint}"
-    )
-
-
-def _check_totals(release: Release, rows: IntArray) -> None:
-    off = release._knows_people() & (release.n != rows)
-    if not off.any():
-        return
-    worst = np.argsort(-np.abs(np.where(off, release.n - rows, 0)), kind="stable")[:3]
-    told = "; ".join(
-        f"block {str(release.blocks[b])!r}: the release counts {release.n[b]:,} people, "
-        f"X has {plural(int(rows[b]), 'row')}"
-        for b in worst
-        if off[b]
-    )
-    raise AlignmentError(
-        f"{told} ({int(off.sum())} of {len(rows)} blocks differ); check for missing rows or wrong "
-        "block ids"
-    )

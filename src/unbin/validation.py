@@ -1,0 +1,83 @@
+"""What ``fit`` and ``predict`` are given, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from unbin.exceptions import (
+    AggregatedTargetError,
+    AlignmentError,
+    DomainError,
+    ParameterError,
+    ReleaseError,
+)
+from unbin.families import Family
+from unbin.frames import as_floats
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, FloatArray
+
+
+def as_targets(y: Any) -> list[AggregatedTarget] | None:
+    """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
+    if isinstance(y, AggregatedTarget):
+        return [y]
+    if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
+        if not all(isinstance(item, AggregatedTarget) for item in y):
+            raise AggregatedTargetError(
+                "y: a list of targets must hold aggregated targets only, got other types too; "
+                "align every release first"
+            )
+        return list(y)
+    if hasattr(y, "align") and hasattr(y, "histogram"):
+        raise AggregatedTargetError(
+            "y: a release does not know the rows of X; pass release.align(blocks)"
+        )
+    return None
+
+
+def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
+    """Return the checked value, or None where it is to be chosen."""
+    return None if isinstance(value, str) and value == "auto" else check(name, value)
+
+
+def check_observed(y: FloatArray, family: Family) -> None:
+    """Raise unless observed targets are finite and inside the domain."""
+    if not np.isfinite(y).all():
+        raise DomainError("y: must be finite, got NaN or inf; drop those rows")
+    if not family.domain.contains(y):
+        outside = y[~((y >= family.domain.low) & (y <= family.domain.high))][0]
+        raise DomainError(
+            f"y: the value {outside:g} lies outside the domain {family.domain} of family "
+            f"{family.name!r}; choose another family"
+        )
+
+
+def check_init(init: ArrayLike) -> FloatArray:
+    """Return starting values as numbers."""
+    try:
+        return as_floats(init, where="init")
+    except ReleaseError:
+        raise ParameterError(
+            f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
+            "intercept, then the slopes"
+        ) from None
+
+
+def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
+    """Return the offset of n rows as numbers, or None."""
+    if offset is None:
+        return None
+    try:
+        values = as_floats(offset, where="offset")
+    except ReleaseError as error:
+        raise DomainError(str(error)) from None
+    if len(values) != n:
+        raise AlignmentError(
+            f"offset: must have one value per row of X, got {len(values)} for {n} rows; check it"
+        )
+    if not np.isfinite(values).all():
+        raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
+    return values
