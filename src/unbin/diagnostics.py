@@ -103,7 +103,7 @@ def diagnose(
     relative = _relative_error(fit, slopes)
     identified, reason = _identified(design, family, fit, relative)
     efficiency = _efficiency(design, family, fit)[:d]
-    coef, errors, p_value = _ecological(design, family, fit, d)
+    coef, errors, p_value = _ecological(design, release, family, fit, d)
     context = slice(shift + d, design.n_parameters)
     test = None
     if design.n_parameters > shift + d:
@@ -202,13 +202,14 @@ def _oracle_information(design: Design, family: Family, fit: LikelihoodFit) -> F
 
 
 def _ecological(
-    design: Design, family: Family, fit: LikelihoodFit, d: int
+    design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> tuple[FloatArray | None, FloatArray | None, float]:
     """Return the block-means slopes, their errors, and the p value of agreement with ours."""
     if family.has_thresholds or len(design.start) - 1 <= design.n_parameters:
         return None, None, float("nan")
     shift = int(design.fit_intercept)
-    found = block_means_regression(design, family, block_targets(fit.counts), fit.nuisance)
+    targets = block_targets(fit.counts, release.means)
+    found = block_means_regression(design, family, targets, fit.nuisance)
     coef, _ = design.to_coefficients(found.theta)
     covariance = design.to_coefficient_covariance(found.covariance)
     slopes = slice(shift, shift + d)

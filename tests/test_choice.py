@@ -1,0 +1,80 @@
+"""Choosing by held-out blocks, against refits that never saw them."""
+
+import numpy as np
+import pytest
+
+import unbin
+from unbin.choice import candidate_families
+from unbin.datasets import simulate
+from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.folds import deal_blocks
+
+
+def test_held_out_scores_equal_refits_without_the_blocks():
+    people = simulate(2000, 2, 40, between=0.3, random_state=0)
+    release = unbin.aggregate(people.y, people.blocks, 5)
+    target = release.align(people.blocks)
+    model = unbin.AggregatedGLM("auto").fit(people.X, target)
+    fold = deal_blocks(target.release.n, 5)[target.codes]
+    for k, family in enumerate(model.selection_.family):
+        total = 0.0
+        for f in range(5):
+            train, test = np.flatnonzero(fold != f), np.flatnonzero(fold == f)
+            refit = unbin.AggregatedGLM(family).fit(people.X[train], target[train])
+            total += refit.score(people.X[test], target[test]) * len(test)
+        assert model.selection_.score[k] == pytest.approx(total / 2000, abs=2e-4)
+
+
+def test_candidates_follow_the_bins():
+    def names(release, n_trials=1):
+        return [family.name for family in candidate_families(release, n_trials)]
+
+    rng = np.random.default_rng(0)
+    counts = unbin.aggregate(rng.poisson(2.0, 200).astype(float), bins=[-1, 0, 1, 3, np.inf])
+    assert names(counts) == ["poisson", "negative-binomial", "ordinal"]
+    assert names(counts, 10) == ["binomial", "beta-binomial", "ordinal"]
+    real = unbin.aggregate(rng.normal(size=200), bins=4)
+    assert names(real) == ["gaussian", "ordinal"]
+    positive = unbin.aggregate(rng.gamma(2.0, 1e4, 200), bins=[0, 1e4, 2e4, np.inf])
+    assert names(positive) == ["gaussian", "gamma", "ordinal"]
+    a = unbin.aggregate(rng.normal(size=50), np.repeat("a", 50), [-np.inf, 0.1, 0.7, np.inf])
+    b = unbin.aggregate(rng.normal(size=50), np.repeat("b", 50), [-np.inf, -0.3, 0.3, np.inf])
+    assert names(a.combine(b)) == ["gaussian"]
+
+
+def test_overdispersed_counts_are_not_called_poisson():
+    people = simulate(6000, 2, 150, between=0.3, random_state=0)
+    rng = np.random.default_rng(0)
+    mean = np.exp(0.5 + 0.5 * people.X @ people.coef)
+    y = rng.poisson(mean * rng.gamma(1.0, 1.0, len(mean))).astype(float)
+    target = unbin.aggregate(y, people.blocks, [-1, 0, 1, 2, 4, 8, np.inf]).align(people.blocks)
+    model = unbin.AggregatedGLM("auto").fit(people.X, target)
+    assert model.family_ in ("negative-binomial", "ordinal")
+    scores = dict(zip(model.selection_.family, model.selection_.score, strict=True))
+    assert scores["poisson"] < scores["negative-binomial"] - 0.05
+
+
+def test_a_ridge_is_chosen_where_it_helps():
+    people = simulate(1500, 12, 30, between=0.05, noise=2.0, random_state=1)
+    target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
+    with pytest.warns(IdentificationWarning):
+        plain = unbin.AggregatedGLM().fit(people.X, target)
+    with pytest.warns(IdentificationWarning):
+        auto = unbin.AggregatedGLM(alpha="auto").fit(people.X, target)
+    assert auto.alpha_ > 0
+    assert np.linalg.norm(auto.coef_ - people.coef) < np.linalg.norm(plain.coef_ - people.coef)
+    columns = auto.selection_.columns()
+    assert sum(columns["chosen"]) == 1
+    assert len(columns["score"]) == 10
+
+
+@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "auto"}])
+def test_nothing_can_be_chosen_without_blocks_to_hold_out(setting):
+    people = simulate(300, 2, 3, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 4).align(people.blocks)
+    with pytest.raises(ParameterError, match="at least 10 blocks"):
+        unbin.AggregatedGLM(**setting).fit(people.X, target)
+    with pytest.raises(ParameterError, match="name them"):
+        unbin.AggregatedGLM(method="matching", **setting).fit(people.X, target)
+    with pytest.raises(ParameterError, match="name them"):
+        unbin.AggregatedGLM(**setting).fit(people.X, people.y)

@@ -1,0 +1,71 @@
+"""Observed targets of the dispersion families, and standard errors, against statsmodels."""
+
+import numpy as np
+import pytest
+import statsmodels.api as sm
+
+import unbin
+from unbin.exceptions import ParameterError
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    return rng, X, np.exp(0.5 + X @ [0.4, -0.3, 0.0])
+
+
+def test_negative_binomial_equals_statsmodels(rows):
+    rng, X, mean = rows
+    y = rng.poisson(mean * rng.gamma(2.0, 0.5, len(mean))).astype(float)
+    ours = unbin.AggregatedGLM("negative-binomial").fit(X, y)
+    theirs = sm.NegativeBinomial(y, sm.add_constant(X)).fit(disp=False, gtol=1e-8, maxiter=200)
+    np.testing.assert_allclose(ours.coef_, theirs.params[1:4], atol=1e-4)
+    assert ours.dispersion_ == pytest.approx(theirs.params[4], rel=1e-3)
+    np.testing.assert_allclose(ours.standard_errors_, theirs.bse[1:4], rtol=0.03)
+
+
+def test_gamma_equals_statsmodels(rows):
+    rng, X, mean = rows
+    y = rng.gamma(3.0, mean / 3.0)
+    ours = unbin.AggregatedGLM("gamma").fit(X, y)
+    family = sm.families.Gamma(link=sm.families.links.Log())
+    theirs = sm.GLM(y, sm.add_constant(X), family=family).fit(tol=1e-12)
+    np.testing.assert_allclose(ours.coef_, theirs.params[1:], atol=1e-4)
+    assert ours.dispersion_ == pytest.approx(1 / 3, rel=0.05)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_standard_errors_equal_statsmodels(rows, family):
+    rng, X, mean = rows
+    law = {"gaussian": sm.families.Gaussian(), "poisson": sm.families.Poisson()}[family]
+    y = rng.poisson(mean).astype(float)
+    ours = unbin.AggregatedGLM(family).fit(X, y)
+    theirs = sm.GLM(y, sm.add_constant(X), family=law).fit()
+    np.testing.assert_allclose(ours.standard_errors_, theirs.bse[1:], rtol=1e-5)
+    np.testing.assert_allclose(ours.conf_int(), theirs.conf_int()[1:], atol=1e-5)
+    assert "observed" in str(ours.summary())
+
+
+def test_beta_binomial_recovers_the_truth():
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(4000, 2))
+    pi = 1 / (1 + np.exp(-(X @ [0.8, -0.4])))
+    w = 0.3
+    y = rng.binomial(10, rng.beta(pi / w, (1 - pi) / w)).astype(float)
+    model = unbin.AggregatedGLM("beta-binomial", n_trials=10).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [0.8, -0.4], atol=0.06)
+    assert model.dispersion_ == pytest.approx(w, rel=0.15)
+
+
+def test_log_targets_are_predicted_in_their_own_units(rows):
+    rng, X, mean = rows
+    y = mean * np.exp(0.5 * rng.normal(size=len(mean)))
+    model = unbin.AggregatedGLM(target_transform="log").fit(X, y)
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.03)
+
+
+def test_ordinal_needs_bins(rows):
+    _, X, mean = rows
+    with pytest.raises(ParameterError, match="needs published bins"):
+        unbin.AggregatedGLM("ordinal").fit(X, mean)

@@ -1,0 +1,83 @@
+"""Summaries: exact text, escaped HTML and LaTeX, frames."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import unbin
+from unbin.datasets import simulate
+from unbin.exceptions import ParameterError
+from unbin.summary import Coefficients, Summary, to_frame
+
+TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
+SUMMARY = Summary(
+    "Aggregated GLM", (("Family:", "gaussian"), ("People:", "12")), TABLE, ("A note.",)
+)
+
+
+def test_text_is_exact():
+    assert str(SUMMARY).splitlines() == [
+        "                                Aggregated GLM",
+        "=" * 78,
+        "Family:                      gaussian    People:                            12",
+        "=" * 78,
+        "                   coef    std err          z      P>|z|     [0.025     0.975]",
+        "-" * 78,
+        "intercept        1.0000     0.1000     10.000      0.000     0.8040     1.1960",
+        "<b>$a_1$</b>  -2.00e-05   4.00e-06     -5.000      0.000  -2.78e-05  -1.22e-05",
+        "=" * 78,
+        "A note.",
+    ]
+
+
+def test_hostile_names_are_text_everywhere():
+    html = SUMMARY.as_html()
+    assert "<b>" not in html
+    assert "&lt;b&gt;$a_1$&lt;/b&gt;" in html
+    assert r"<b>\$a\_1\$</b>" in SUMMARY.as_latex()
+    assert SUMMARY._repr_html_() == html
+
+
+def test_intervals_and_p_values():
+    table = Coefficients(("a",), np.array([1.96]), np.array([1.0]), 0.9)
+    assert table.p[0] == pytest.approx(0.05, abs=1e-4)
+    np.testing.assert_allclose(table.interval(), [[1.96 - 1.6449, 1.96 + 1.6449]], atol=1e-4)
+
+
+@pytest.mark.parametrize(("backend", "cls"), [("pandas", pd.DataFrame), ("polars", pl.DataFrame)])
+def test_frames(backend, cls):
+    frame = to_frame(TABLE.columns(), backend)
+    assert isinstance(frame, cls)
+    assert list(frame.columns)[:3] == ["term", "estimate", "std_error"]
+    with pytest.raises(ParameterError, match="backend"):
+        to_frame(TABLE.columns(), "excel")
+
+
+def test_model_summaries():
+    people = simulate(2000, 2, 60, between=0.3, random_state=0)
+    frame = pd.DataFrame(people.X, columns=["age", "dose"])
+    target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
+    model = unbin.AggregatedGLM().fit(frame, target)
+    text = str(model.summary())
+    for wanted in ("intercept", "age", "dose", "Blocks:", "identified: 60 blocks", "Q/df"):
+        assert wanted in text
+    tidy = model.tidy(0.9)
+    assert list(tidy["term"]) == ["intercept", "age", "dose"]
+    np.testing.assert_allclose(tidy["estimate"][1:], model.coef_)
+    np.testing.assert_allclose(tidy["std_error"][1:], model.standard_errors_)
+    np.testing.assert_allclose(
+        np.column_stack([tidy["conf_low"], tidy["conf_high"]])[1:], model.conf_int(0.9)
+    )
+    glance = model.glance()
+    assert bool(glance["identified"][0])
+    assert glance["n_blocks"][0] == 60
+
+
+def test_matching_has_no_standard_errors_and_says_so():
+    people = simulate(2000, 2, 60, between=0.3, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
+    model = unbin.AggregatedGLM(method="matching").fit(people.X, target)
+    for ask in (model.conf_int, model.summary, lambda: model.standard_errors_):
+        with pytest.raises(ParameterError, match="use method='likelihood'"):
+            ask()
