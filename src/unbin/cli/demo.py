@@ -9,6 +9,7 @@ from rich.table import Table
 from unbin.aggregation import aggregate
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
+from unbin.typing import FloatArray
 
 FEATURES = ("age", "income", "distance")
 _COEF = np.array([0.8, -0.5, 0.3])
@@ -18,44 +19,78 @@ def run(seed: int) -> None:
     """Simulate, publish, fit and print."""
     console = Console(highlight=False, width=100)
     people = simulate(
-        12_000, 3, 150, between=0.2, noise=0.5, coef=_COEF, intercept=2.0, random_state=seed
+        12_000, 3, 150, between=0.2, noise=0.7, coef=_COEF, intercept=2.0, random_state=seed
     )
     release = aggregate(people.y, people.blocks, bins=6)
     console.print(
-        f"{len(people.y):,} simulated people in 150 counties; features known, outcome hidden.\n"
-        f"Published instead: a histogram per county.\n\n{release}\n"
+        f"{len(people.y):,} simulated people in 150 counties; their features are known, their "
+        f"outcome is not.\nPublished instead: a histogram of it per county.\n\n{release}\n",
+        markup=False,
     )
     target = release.align(people.blocks)
     oracle = AggregatedGLM().fit(people.X, people.y)
-    model = AggregatedGLM(method="matching", random_state=seed).fit(people.X, target)
-    console.print(_coefficients(people, oracle, model))
-    console.print(f"matching: {model.status_.value}.")
-    console.print(_words(people, oracle, model))
+    likelihood = AggregatedGLM(random_state=seed).fit(people.X, target)
+    matching = AggregatedGLM(method="matching", random_state=seed).fit(people.X, target)
+    console.print(_coefficients(people, oracle, likelihood, matching))
+    console.print(_words(people, oracle, likelihood, matching), markup=False)
 
 
-def _coefficients(people: Simulation, oracle: AggregatedGLM, model: AggregatedGLM) -> Table:
+def _coefficients(
+    people: Simulation, oracle: AggregatedGLM, likelihood: AggregatedGLM, matching: AggregatedGLM
+) -> Table:
     table = Table(title="Coefficients", title_justify="left")
-    for name in ("", "truth", "oracle (saw every outcome)", "matching (saw the table)"):
-        table.add_column(name, justify="right" if name else "left")
-    rows = [
-        ("intercept", people.intercept, oracle.intercept_, model.intercept_),
-        *zip(FEATURES, people.coef, oracle.coef_, model.coef_, strict=True),
-    ]
-    for name, *values in rows:
-        table.add_row(str(name), *(f"{value:.3f}" for value in values))
+    table.add_column("")
+    for name in (
+        "truth",
+        "oracle\n(saw every outcome)",
+        "likelihood ± standard error\n(saw the table)",
+        "matching, the paper's\n(saw the table)",
+    ):
+        table.add_column(name, justify="right")
+    rows = zip(
+        FEATURES,
+        people.coef,
+        oracle.coef_,
+        likelihood.coef_,
+        likelihood.standard_errors_,
+        matching.coef_,
+        strict=True,
+    )
+    for name, truth, seen, estimate, error, match in rows:
+        table.add_row(
+            name, f"{truth:.3f}", f"{seen:.3f}", f"{estimate:.3f} ± {error:.3f}", f"{match:.3f}"
+        )
     return table
 
 
-def _words(people: Simulation, oracle: AggregatedGLM, model: AggregatedGLM) -> str:
-    def error(values: np.ndarray) -> float:
-        return float(np.sqrt(np.mean((values - people.y) ** 2)))
+def _words(
+    people: Simulation, oracle: AggregatedGLM, likelihood: AggregatedGLM, matching: AggregatedGLM
+) -> str:
+    def error(values: FloatArray) -> str:
+        return f"{np.sqrt(np.mean((values - people.y) ** 2)):.3f}"
 
-    size = float(np.linalg.norm(model.coef_) / np.linalg.norm(oracle.coef_))
+    diagnostics = likelihood.diagnostics_
+    goodness = diagnostics.goodness_of_fit
+    held = "; ".join(
+        f"{name} {100 * share:.0f} %"
+        for name, share in zip(FEATURES, diagnostics.efficiency, strict=True)
+    )
+    size = float(np.linalg.norm(matching.coef_) / np.linalg.norm(oracle.coef_))
     everybody = np.full_like(people.y, people.y.mean())
-    return (
-        f"What the table could tell: which features matter and which way. Typical error of a "
-        f"person's\n  prediction {error(model.predict(people.X)):.2f}, where the oracle has "
-        f"{error(oracle.predict(people.X)):.2f} and the mean of everybody {error(everybody):.2f}.\n"
-        f"What it could not: the size of the noise. Matching takes noise for signal; its slopes are"
-        f"\n  {100 * (size - 1):.0f} % too large here, and it has no standard errors."
+    return "\n".join(
+        [
+            "",
+            "What the table could tell",
+            f"  {diagnostics.reason}",
+            f"  the model fits the histograms: Q/df = {goodness.ratio:.2f}, "
+            f"p = {goodness.p_value:.2f}",
+            f"  error of a person's predicted outcome: {error(likelihood.predict(people.X))}; of the "
+            f"oracle {error(oracle.predict(people.X))}, of the mean {error(everybody)}",
+            f"  error of the imputed outcomes, which agree with the histograms: "
+            f"{error(likelihood.impute())}",
+            "What it could not",
+            f"  it holds this much of what individual data would say: {held}",
+            f"  matching takes noise for signal: its slopes are {100 * (size - 1):.0f} % too large "
+            "and it has no standard errors",
+        ]
     )
