@@ -84,9 +84,9 @@ def _words(
             f"  {diagnostics.reason}",
             f"  the model fits the histograms: Q/df = {goodness.ratio:.2f}, "
             f"p = {goodness.p_value:.2f}",
-            f"  error of a person's predicted outcome: {error(likelihood.predict(people.X))}; of the "
+            f"  error of a predicted outcome: {error(likelihood.predict(people.X))}; of the "
             f"oracle {error(oracle.predict(people.X))}, of the mean {error(everybody)}",
-            f"  error of the imputed outcomes, which agree with the histograms: "
+            "  error of the imputed outcomes, which agree with the histograms: "
             f"{error(likelihood.impute())}",
             "What it could not",
             f"  it holds this much of what individual data would say: {held}",
