@@ -2,8 +2,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from test_likelihood_cases import make_case
 
+from test_likelihood_cases import make_case
 from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums

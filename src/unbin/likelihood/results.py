@@ -17,6 +17,7 @@ class Status(Enum):
         "The features tell almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
+    CONVERGED_ORDER = "The likelihood of the published order statistics was maximised."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."
@@ -70,6 +71,10 @@ class LikelihoodFit:
         The counts as fitted, far bins merged.
     expected : (B, K)
         Expected counts.
+    n_blocks : int
+        Blocks that say something.
+    means : (B,) or None
+        Published means as fitted, NaN where there is none.
     """
 
     theta: FloatArray
@@ -88,3 +93,5 @@ class LikelihoodFit:
     path: tuple[float, ...]
     counts: PublishedCounts
     expected: FloatArray
+    n_blocks: int
+    means: FloatArray | None

@@ -80,7 +80,13 @@ def published(problem: Problem) -> FloatArray:
     return np.column_stack([problem.counts.count, np.nan_to_num(total)])
 
 
-def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+def score_sums(
+    problem: Problem,
+    free: FloatArray,
+    penalty: FloatArray,
+    *,
+    frozen: FloatArray | None = None,
+) -> ScoreSums:
     """Return the quasi-score and its information in one pass over the rows.
 
     Parameters
@@ -89,6 +95,8 @@ def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> Score
     free : (p,)
     penalty : (p,)
         Ridge weight of each free parameter, times the number of people.
+    frozen : (B, L, L), optional
+        Covariances to use instead of those at ``free``.
     """
     p, n_blocks = len(free), len(problem.counts.n)
     information = np.zeros((p, p))
@@ -97,9 +105,11 @@ def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> Score
     mean = np.zeros((n_blocks, problem.n_statistics))
     target, reference, used = published(problem), _reference(problem), _used(problem)
     spread = np.zeros(2)
-    for part in block_moments(problem, free):
+    for part in block_moments(problem, free, covariance=frozen is None):
         blocks, n_bins = part.blocks, problem.counts.n_bins
         mean[blocks] = part.mean
+        if frozen is not None:
+            part.covariance[:] = frozen[blocks]
         spread += _spread(part, problem.counts.n[blocks], n_bins)
         residual = target[blocks] - part.mean
         _add_noise(problem, part)
