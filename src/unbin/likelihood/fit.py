@@ -8,6 +8,7 @@ from unbin.design import Design
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
+from unbin.likelihood.effects import effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
 from unbin.likelihood.mixed import solve_mixed
@@ -42,6 +43,7 @@ def fit_likelihood(
     means: FloatArray | None = None,
     noise_sd: float = 0.0,
     mean_noise_sd: float = 0.0,
+    block_effects: bool = True,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about their blocks.
 
@@ -68,6 +70,9 @@ def fit_likelihood(
         Published means of the targets, NaN where there is none.
     noise_sd, mean_noise_sd : float
         Standard deviation of noise known to have been added to every count, every mean.
+    block_effects : bool
+        Whether to allow for an effect on eta shared by the people of a block, where the release
+        shows one (see :mod:`unbin.likelihood.effects`).
 
     Returns
     -------
@@ -87,6 +92,8 @@ def fit_likelihood(
         result = solve_mixed(problem, order, free, penalty, max_iter=max_iter)
     elif problem.counts.informative:
         result = _solve(problem, free, penalty, tol, max_iter)
+        if block_effects and result.status is Status.CONVERGED:
+            problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
         result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
     return _finish(problem, result, penalty)
@@ -164,11 +171,12 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
     df = float(sums.block_df.sum() - alive.sum())
     misfit = float(sums.block_misfit.sum())
+    left = misfit - effects_misfit(sums, problem.block_variance)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty, covariance=True)
         information, scores = found.information, found.block_scores
-    cov, kind = covariance(information, penalty, scores, ratio=misfit / df if df > 0 else 1.0)
+    cov, kind = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = np.linalg.pinv(jacobian)
@@ -190,6 +198,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         path=result.path,
         counts=problem.counts,
         expected=sums.mean[:, :n_bins],
+        block_sd=float(np.sqrt(problem.block_variance)),
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
     )

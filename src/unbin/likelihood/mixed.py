@@ -119,6 +119,8 @@ def _sums(
         block_scores=sums.block_scores + here.block_scores,
         block_misfit=sums.block_misfit + here.block_misfit,
         block_df=sums.block_df + here.block_df,
+        block_pull=sums.block_pull,
+        block_hold=sums.block_hold,
         mean=sums.mean,
         spread=sums.spread,
     )
