@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 from scipy.special import expit
-from test_likelihood_cases import make_case
 
+from test_likelihood_cases import make_case
 from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
@@ -83,6 +83,12 @@ def test_the_variance_solves_its_equation():
     design, release = case_with_effects(2, "gaussian")
     problem = make_problem(design, release, get_family("gaussian"))
     sums = score_sums(problem, np.array([0.0, 0.6, -0.3, 0.0]), np.zeros(4))
-    variance = block_variance(sums, 3)
+    variance = block_variance(sums, np.zeros(4), 3)
     hold = sums.block_hold
     assert (sums.block_pull**2 / (hold + variance * hold**2)).sum() == pytest.approx(77)
+
+
+def test_a_ridge_is_not_taken_for_effects():
+    case, family = make_case(1), get_family("gaussian")
+    assert fit_likelihood(case.design, case.release, family).block_sd == 0
+    assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1

@@ -1,8 +1,9 @@
 """Effects shared by the people of a block: prices of a county, habits of a hospital.
 
 An effect u_b on eta with variance τ² adds τ² e_b e_bᵀ to the covariance of the block's statistics
-(see :mod:`unbin.likelihood.scoring`), and the expected statistics are averages over it. With a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is
-h_b + τ² h_b² for h_b = e_bᵀ S_b⁻¹ e_b, the variance τ² solves
+(see :mod:`unbin.likelihood.scoring`), and expected statistics are averages over it. With
+a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is h_b + τ² h_b² for h_b = e_bᵀ S_b⁻¹ e_b, the variance
+τ² solves
 
     Σ_b a_b² / (h_b + τ² h_b²) = B - p,
 
@@ -21,7 +22,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 from unbin.likelihood.moments import Problem
-from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score
+from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
 from unbin.likelihood.start import step_scale
 from unbin.typing import FloatArray
 
@@ -31,13 +32,28 @@ _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share."""
 
 
-def block_variance(sums: ScoreSums, n_slopes: int) -> float:
+def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> float:
     """Return the variance of block effects that the pulls of the blocks point to.
 
-    Returns 0 where the pulls of the blocks are no larger than chance would have them.
+    What a ridge keeps the slopes from explaining is no effect of blocks, so the pulls are taken
+    one scoring step without the ridge further on.
+
+    Parameters
+    ----------
+    sums : ScoreSums
+    unpenalised : (p,)
+        The quasi-score without the ridge.
+    n_slopes : int
+
+    Returns
+    -------
+    float
+        0 where the pulls are no larger than chance would have them.
     """
     used = sums.block_hold > 1e-8
-    hold, square = sums.block_hold[used], sums.block_pull[used] ** 2
+    step = solve_scaled(sums.information, unpenalised)
+    pull = sums.block_pull - sums.block_along @ step
+    hold, square = sums.block_hold[used], pull[used] ** 2
     df = int(used.sum()) - n_slopes
     if df < 1 or chi2.sf(float((square / hold).sum()), df) > _LEVEL:
         return 0.0
@@ -63,7 +79,8 @@ def solve_with_effects(
     """Solve again with block effects where they show; else return what was given."""
     n_slopes = problem.coordinates.n_slopes
     for _ in range(_ROUNDS):
-        variance = block_variance(result.sums, n_slopes)
+        unpenalised = result.sums.block_scores.sum(axis=0)
+        variance = block_variance(result.sums, unpenalised, n_slopes)
         if abs(variance - problem.block_variance) <= _SETTLED * problem.block_variance:
             break
         changed = replace(problem, block_variance=variance)

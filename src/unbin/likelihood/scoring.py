@@ -50,6 +50,8 @@ class ScoreSums:
         Expectation of ``block_misfit`` at the true parameters.
     block_pull, block_hold : (B,)
         e_bᵀ S_b⁻¹ (c_b - m_b) and its variance e_bᵀ S_b⁻¹ e_b, for the effects of blocks.
+    block_along : (B, p)
+        e_bᵀ S_b⁻¹ D_b.
     mean : (B, L)
         Expected statistics.
     spread : float
@@ -64,6 +66,7 @@ class ScoreSums:
     block_df: FloatArray
     block_pull: FloatArray
     block_hold: FloatArray
+    block_along: FloatArray
     mean: FloatArray
     spread: float
 
@@ -107,7 +110,7 @@ def score_sums(
     """
     p, n_blocks = len(free), len(problem.counts.n)
     information = np.zeros((p, p))
-    block_scores = np.zeros((n_blocks, p))
+    block_scores, block_along = np.zeros((2, n_blocks, p))
     misfit, df, pull, hold = np.zeros((4, n_blocks))
     mean = np.zeros((n_blocks, problem.n_statistics))
     target, reference, used = published(problem), _reference(problem), _used(problem)
@@ -129,6 +132,7 @@ def score_sums(
         along = (white[:, None, :, -1] @ white)[:, 0]
         block_scores[blocks], pull[blocks] = both[:, :-1], both[:, -1]
         along, hold[blocks] = along[:, :-1], along[:, -1]
+        block_along[blocks] = along
         flat = white.reshape(-1, p + 1)
         information += (flat.T @ flat)[:-1, :-1]
         if problem.block_variance > 0:
@@ -136,8 +140,18 @@ def score_sums(
             block_scores[blocks] -= (share * pull[blocks])[:, None] * along
             information -= along.T @ (along * share[:, None])
     score = block_scores.sum(axis=0) - penalty * free
-    spread_share = float(spread[0] / spread[1]) if spread[1] > 0 else 1.0
-    return ScoreSums(score, information, block_scores, misfit, df, pull, hold, mean, spread_share)
+    return ScoreSums(
+        score=score,
+        information=information,
+        block_scores=block_scores,
+        block_misfit=misfit,
+        block_df=df,
+        block_pull=pull,
+        block_hold=hold,
+        block_along=block_along,
+        mean=mean,
+        spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
+    )
 
 
 def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
