@@ -46,6 +46,7 @@ _STACKED = {
     "intercept_": "intercept",
     "contextual_coef_": "contextual_coef",
     "dispersion_": "dispersion",
+    "block_sd_": "block_sd",
     "objective_": "objective",
     "relative_gradient_": "relative_gradient",
     "restart_disagreement_": "restart_disagreement",
@@ -111,6 +112,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
+    block_sd_ : float, or (p,)
+        Standard deviation of effects on the linear predictor shared by the people of a block, 0
+        where none shows (likelihood).
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried.
@@ -239,7 +243,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         X = self._check_rows(X)
         transform = TRANSFORMS[self.target_transform]
         means = [
-            transform.mean(predict_mean(fit, eta), fit.dispersion)
+            transform.mean(predict_mean(fit, eta), fit.dispersion + fit.block_sd**2)
             for fit, eta in zip(self._fits, self._etas(X, blocks, block_means, offset), strict=True)
         ]
         return np.column_stack(means) if self._several else means[0]

@@ -63,6 +63,8 @@ class Fit:
         Of intercept, coef and contextual_coef; None when the method has no standard errors.
     nuisance : (m,)
     dispersion : float
+    block_sd : float
+        Standard deviation of effects shared by the people of a block.
     bins : BinScale or None
     context : Context or None
     status : Status of the method
@@ -86,6 +88,7 @@ class Fit:
     covariance: FloatArray | None
     nuisance: FloatArray
     dispersion: float
+    block_sd: float
     bins: BinScale | None
     context: Context | None
     status: LikelihoodStatus | MatchingStatus
@@ -162,6 +165,7 @@ def observed_fit(
         covariance=design.to_coefficient_covariance(found.covariance),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
+        block_sd=0.0,
         bins=None,
         context=None,
         status=solution.status,
@@ -217,6 +221,7 @@ def matching_fit(
         covariance=None,
         nuisance=np.array([0.5 * np.log(max(spread, 1e-300))])[: len(family.nuisance_names)],
         dispersion=spread if family.nuisance_names else 1.0,
+        block_sd=0.0,
         bins=None,
         context=None,
         status=solution.status,
@@ -304,6 +309,7 @@ def _likelihood_fit(
         covariance=design.to_coefficient_covariance(found.covariance[:p, :p]),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
+        block_sd=found.block_sd,
         bins=bins,
         context=context,
         status=found.status,

@@ -10,7 +10,7 @@ from unbin.design import lay_out
 from unbin.exceptions import DomainError, ParameterError
 from unbin.families import BregmanFamily
 from unbin.fits import Fit
-from unbin.likelihood.heldout import log_scores
+from unbin.likelihood.heldout import log_scores, over_effects
 from unbin.matching.fit import release_divergence
 from unbin.release import Release
 from unbin.target import AggregatedTarget
@@ -20,7 +20,7 @@ from unbin.typing import FloatArray
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the mean of the modelled target: bins at their values for an ordinal fit."""
     if fit.bins is None:
-        return fit.family.inverse_link(eta)
+        return over_effects(fit.family.inverse_link, eta, fit.block_sd)
     return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
 
 
@@ -29,7 +29,11 @@ def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     if fit.bins is None:
         raise ParameterError("predict_proba: needs family='ordinal'")
     bins = fit.bins
-    return fit.family.bins(eta, bins.lower, bins.upper, bins.thresholds).probability
+    return over_effects(
+        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability,
+        eta,
+        fit.block_sd,
+    )
 
 
 def score_target(fit: Fit, method: str, y: AggregatedTarget | FloatArray, eta: FloatArray) -> float:
@@ -44,7 +48,9 @@ def score_target(fit: Fit, method: str, y: AggregatedTarget | FloatArray, eta: F
         return -release_divergence(y.release, family, design, laid_out)
     edges = None if fit.bins is None else (fit.bins.lower, fit.bins.upper)
     nuisance = fit.nuisance if fit.bins is None else fit.bins.thresholds
-    scores = log_scores(y.release, family, laid_out, design.start, nuisance, edges=edges)
+    scores = log_scores(
+        y.release, family, laid_out, design.start, nuisance, edges=edges, block_sd=fit.block_sd
+    )
     return float(scores.sum() / len(eta))
 
 

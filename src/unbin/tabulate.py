@@ -48,7 +48,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
         ("Blocks:", f"{fit.n_blocks:,}"),
         ("Alpha:", f"{fit.alpha:.3g}"),
         ("Dispersion:", f"{fit.dispersion:.4g}"),
-        ("Iterations:", f"{fit.n_iter}"),
+        ("Block effects sd:", f"{fit.block_sd:.3g}"),
         ("Objective:", f"{fit.objective:.5g}"),
     )
     notes = [f"Status: {fit.status.value}"]

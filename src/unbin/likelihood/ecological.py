@@ -49,8 +49,13 @@ class EcologicalFit:
     residual_variance: float
 
 
-def block_targets(counts: PublishedCounts, means: FloatArray | None = None) -> BlockTargets:
-    """Read each block's mean and variance off its counts, or take the published mean."""
+def block_targets(
+    counts: PublishedCounts, means: FloatArray | None = None, middle: FloatArray | None = None
+) -> BlockTargets:
+    """Read each block's mean and variance off its counts, or take the published mean.
+
+    Blocks without counts or mean take ``middle``, a published value near their median.
+    """
     value = representative_values(counts)
     c, n = counts.count, counts.n
     mean = np.where(counts.known, (c * value).sum(axis=1) / n, np.nan)
@@ -58,6 +63,8 @@ def block_targets(counts: PublishedCounts, means: FloatArray | None = None) -> B
     variance = np.where(counts.known, variance, np.nan)
     if means is not None:
         mean = np.where(np.isfinite(means), means, mean)
+    if middle is not None:
+        mean = np.where(np.isfinite(mean), mean, middle)
     return BlockTargets(mean, variance)
 
 

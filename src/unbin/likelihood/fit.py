@@ -8,9 +8,12 @@ from unbin.design import Design
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
-from unbin.likelihood.ecological import block_targets
+from unbin.likelihood.effects import effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
-from unbin.likelihood.moments import Problem, PublishedMeans
+from unbin.likelihood.means import published_means, solve_means
+from unbin.likelihood.mixed import solve_mixed
+from unbin.likelihood.moments import Problem
+from unbin.likelihood.order import published_order
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
@@ -40,6 +43,7 @@ def fit_likelihood(
     means: FloatArray | None = None,
     noise_sd: float = 0.0,
     mean_noise_sd: float = 0.0,
+    block_effects: bool = True,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about their blocks.
 
@@ -66,6 +70,9 @@ def fit_likelihood(
         Published means of the targets, NaN where there is none.
     noise_sd, mean_noise_sd : float
         Standard deviation of noise known to have been added to every count, every mean.
+    block_effects : bool
+        Whether to allow for an effect on eta shared by the people of a block, where the release
+        shows one (see :mod:`unbin.likelihood.effects`).
 
     Returns
     -------
@@ -74,13 +81,22 @@ def fit_likelihood(
     problem = make_problem(
         design, release, family, means=means, noise_sd=noise_sd, mean_noise_sd=mean_noise_sd
     )
+    order = published_order(release, problem.counts)
     penalty = ridge_penalty(problem, alpha)
     if start is None:
-        free = starting_point(problem)
+        free = starting_point(problem, None if order is None else order.middle())
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    return _finish(problem, solve(problem, free, penalty, tol, max_iter), penalty)
+    if order is not None:
+        result = solve_mixed(problem, order, free, penalty, max_iter=max_iter)
+    elif problem.counts.informative:
+        result = solve(problem, free, penalty, tol, max_iter)
+        if block_effects and result.status is Status.CONVERGED:
+            problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
+    else:
+        result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
+    return _finish(problem, result, penalty)
 
 
 def make_problem(
@@ -108,7 +124,7 @@ def make_problem(
         family.has_thresholds,
         family.has_thresholds and design.fit_intercept,
     )
-    published = None if means is None else _published_means(counts, means, mean_noise_sd)
+    published = None if means is None else published_means(counts, means, mean_noise_sd)
     weight = np.ones(len(counts.n))
     return Problem(design, counts, family, coordinates, published, noise_sd, weight)
 
@@ -120,20 +136,6 @@ def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
     return np.concatenate([weight, np.zeros(problem.coordinates.n_nuisance)])
 
 
-def _published_means(
-    counts: PublishedCounts, means: FloatArray, noise_sd: float
-) -> PublishedMeans | None:
-    if not np.isfinite(means).any():
-        return None
-    spread = float(np.nanmean(block_targets(counts).variance)) if counts.informative else 0.0
-    if spread <= 0:
-        n = counts.n[np.isfinite(means)]
-        known = means[np.isfinite(means)]
-        spread = float(np.average((known - np.average(known, weights=n)) ** 2, weights=n))
-    unit = float(np.sqrt(spread)) or 1.0
-    return PublishedMeans(np.asarray(means, dtype=float), unit, noise_sd)
-
-
 def solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
@@ -142,7 +144,7 @@ def solve(
     cap = step_scale(problem, free)
     passes = max_iter if coarse is None else min(max_iter, _FULL_PASSES)
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
-    if _acceptable(result) or not problem.counts.informative:
+    if _acceptable(result):
         return result
     if coarse is None:
         second = maximise_composite(problem, free, penalty).free
@@ -165,14 +167,16 @@ def _acceptable(result: ScoringResult) -> bool:
 
 def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
-    free, sums, p = result.free, result.sums, len(result.free)
-    df = float(sums.block_df.sum()) - p
+    free, sums = result.free, result.sums
+    alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
+    df = float(sums.block_df.sum() - alive.sum())
     misfit = float(sums.block_misfit.sum())
+    left = misfit - effects_misfit(sums, problem.block_variance)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty, covariance=True)
         information, scores = found.information, found.block_scores
-    cov, kind = covariance(information, penalty, scores, ratio=misfit / df if df > 0 else 1.0)
+    cov, kind = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = np.linalg.pinv(jacobian)
@@ -194,6 +198,9 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         path=result.path,
         counts=problem.counts,
         expected=sums.mean[:, :n_bins],
+        block_sd=float(np.sqrt(problem.block_variance)),
+        n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
+        means=None if problem.means is None else problem.means.mean,
     )
 
 

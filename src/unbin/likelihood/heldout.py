@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from unbin.exceptions import ReleaseError
@@ -22,6 +24,7 @@ def log_scores(
     nuisance: FloatArray,
     *,
     edges: tuple[FloatArray, FloatArray] | None = None,
+    block_sd: float = 0.0,
 ) -> FloatArray:
     """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,).
 
@@ -36,14 +39,27 @@ def log_scores(
     nuisance : (m,)
     edges : (lower, upper), optional
         The bins of a family with thresholds; the release must be countable in them.
+    block_sd : float
+        Standard deviation of the effect that new blocks have on eta.
     """
     if edges is None:
         counts = published_counts(release, family.domain, smallest=1)
     else:
         counts = _recount(release, *edges)
-    expected = expected_counts(counts, family, eta, start, nuisance)
+    expected = over_effects(
+        lambda at: expected_counts(counts, family, at, start, nuisance), eta, block_sd
+    )
     share = np.maximum(expected, 1e-300) / counts.n[:, None]
     return np.asarray(np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1))
+
+
+def over_effects(
+    value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float
+) -> FloatArray:
+    """Average over the effect of a block, at ± one standard deviation as the fit does."""
+    if block_sd == 0:
+        return value(eta)
+    return 0.5 * (value(eta + block_sd) + value(eta - block_sd))
 
 
 def expected_counts(

@@ -12,7 +12,7 @@ a single block may hold everybody; blocks travel in the chunks of the design.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from numba import njit
 
 from unbin.design import Chunk, Design
 from unbin.families import Family
+from unbin.families.base import BinModel
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.statistics import PublishedCounts
 from unbin.typing import FloatArray, IntArray
@@ -64,6 +65,8 @@ class Problem:
         Standard deviation of noise known to have been added to each count.
     weight : (B,)
         People a row of the design stands for; 1 unless the rows were thinned.
+    block_variance : float
+        Variance of an effect on eta shared by the people of a block.
     """
 
     design: Design
@@ -73,6 +76,7 @@ class Problem:
     means: PublishedMeans | None
     noise_sd: float
     weight: FloatArray
+    block_variance: float = 0.0
 
     @property
     def n_statistics(self) -> int:
@@ -95,6 +99,8 @@ class BlockMoments:
         Which blocks.
     mean : (B, L)
     derivative : (B, L, n_free)
+    shift : (B, L)
+        Derivative in a shift of eta common to the block.
     covariance : (B, L, L)
         Zeros when it was not asked for.
     """
@@ -102,6 +108,7 @@ class BlockMoments:
     blocks: slice
     mean: FloatArray
     derivative: FloatArray
+    shift: FloatArray
     covariance: FloatArray
 
 
@@ -142,7 +149,8 @@ def chunk_moments(
         cross *= weight[:, None, None]
     mean *= weight[:, None]
     slopes *= weight[:, None, None]
-    return BlockMoments(blocks, mean, _to_free(problem, free, slopes), cross)
+    derivative = _to_free(problem, free, slopes)
+    return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
 
 
 def _row_model(
@@ -151,7 +159,7 @@ def _row_model(
     """Return each row's expected statistics, their derivatives, and what the total adds to S."""
     family, counts = problem.family, problem.counts
     lower, upper = counts.edges(block_codes(problem.design.start, rows))
-    model = family.bins(eta, lower, upper, nuisance)
+    model = _over_effects(problem, eta, lambda at: family.bins(at, lower, upper, nuisance))
     q, d_eta, d_nuisance = model.probability, model.d_eta, model.d_nuisance
     if problem.means is None:
         return q, d_eta, d_nuisance, np.zeros((0, 0))
@@ -166,6 +174,24 @@ def _row_model(
     d_eta = np.column_stack([d_eta, family.mean_derivative(eta) / unit])
     padding = np.zeros((*d_nuisance.shape[:2], 1))
     return q, d_eta, np.concatenate([d_nuisance, padding], axis=2), extra
+
+
+def _over_effects(
+    problem: Problem, eta: FloatArray, model: Callable[[FloatArray], BinModel]
+) -> BinModel:
+    """Average a model over the effect of a block: at ± one standard deviation.
+
+    Two points are exact to the third order in the effect.
+    """
+    if problem.block_variance == 0:
+        return model(eta)
+    sd = float(np.sqrt(problem.block_variance))
+    up, down = model(eta + sd), model(eta - sd)
+    return BinModel(
+        0.5 * (up.probability + down.probability),
+        0.5 * (up.d_eta + down.d_eta),
+        0.5 * (up.d_nuisance + down.d_nuisance),
+    )
 
 
 def block_codes(start: IntArray, rows: slice) -> IntArray:

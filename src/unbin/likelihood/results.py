@@ -17,6 +17,7 @@ class Status(Enum):
         "The features tell almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
+    CONVERGED_ORDER = "The likelihood of the published order statistics was maximised."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."
@@ -54,7 +55,7 @@ class LikelihoodFit:
     meat : (p, p)
         Σ g_b g_bᵀ of the block scores.
     misfit : float
-        Q = Σ (c - m)ᵀ S⁻¹ (c - m).
+        Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for.
     df : float
         Expectation of Q at the true parameters, less the parameters fitted.
     block_misfit, block_df : (B,)
@@ -70,6 +71,12 @@ class LikelihoodFit:
         The counts as fitted, far bins merged.
     expected : (B, K)
         Expected counts.
+    block_sd : float
+        Standard deviation of an effect on eta shared by the people of a block; 0 if none shows.
+    n_blocks : int
+        Blocks that say something.
+    means : (B,) or None
+        Published means as fitted, NaN where there is none.
     """
 
     theta: FloatArray
@@ -88,3 +95,6 @@ class LikelihoodFit:
     path: tuple[float, ...]
     counts: PublishedCounts
     expected: FloatArray
+    block_sd: float
+    n_blocks: int
+    means: FloatArray | None

@@ -5,7 +5,10 @@ published, solve Σ D_bᵀ S_b⁻¹ (c_b - m_b) = n R free for the free paramete
 information is J = Σ D_bᵀ S_b⁻¹ D_b. The counts of a block sum to its number of people, so S_b is
 singular and the largest bin is left out; with noise added to the counts nothing needs to be.
 
-A step is halved until the decrement UᵀJ⁻¹U, the squared distance to the root in units of standard
+An effect u_b on eta shared by the people of a block adds τ² e_b e_bᵀ to S_b, with τ² its variance
+and e_b = ∂m_b/∂u_b. That is a correction of rank one, made after S_b alone has been inverted.
+
+A step is cut until the decrement UᵀJ⁻¹U, the squared distance to the root in units of standard
 errors, falls; the first steps are capped.
 """
 
@@ -42,9 +45,13 @@ class ScoreSums:
     block_scores : (B, p)
         D_bᵀ S_b⁻¹ (c_b - m_b).
     block_misfit : (B,)
-        (c_b - m_b)ᵀ S_b⁻¹ (c_b - m_b).
+        (c_b - m_b)ᵀ S_b⁻¹ (c_b - m_b), block effects not allowed for.
     block_df : (B,)
         Expectation of ``block_misfit`` at the true parameters.
+    block_pull, block_hold : (B,)
+        e_bᵀ S_b⁻¹ (c_b - m_b) and its variance e_bᵀ S_b⁻¹ e_b, for the effects of blocks.
+    block_along : (B, p)
+        e_bᵀ S_b⁻¹ D_b.
     mean : (B, L)
         Expected statistics.
     spread : float
@@ -57,6 +64,9 @@ class ScoreSums:
     block_scores: FloatArray
     block_misfit: FloatArray
     block_df: FloatArray
+    block_pull: FloatArray
+    block_hold: FloatArray
+    block_along: FloatArray
     mean: FloatArray
     spread: float
 
@@ -80,7 +90,13 @@ def published(problem: Problem) -> FloatArray:
     return np.column_stack([problem.counts.count, np.nan_to_num(total)])
 
 
-def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+def score_sums(
+    problem: Problem,
+    free: FloatArray,
+    penalty: FloatArray,
+    *,
+    frozen: FloatArray | None = None,
+) -> ScoreSums:
     """Return the quasi-score and its information in one pass over the rows.
 
     Parameters
@@ -89,30 +105,53 @@ def score_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> Score
     free : (p,)
     penalty : (p,)
         Ridge weight of each free parameter, times the number of people.
+    frozen : (B, L, L), optional
+        Covariances to use instead of those at ``free``.
     """
     p, n_blocks = len(free), len(problem.counts.n)
     information = np.zeros((p, p))
-    block_scores = np.zeros((n_blocks, p))
-    misfit, df = np.zeros(n_blocks), np.zeros(n_blocks)
+    block_scores, block_along = np.zeros((2, n_blocks, p))
+    misfit, df, pull, hold = np.zeros((4, n_blocks))
     mean = np.zeros((n_blocks, problem.n_statistics))
     target, reference, used = published(problem), _reference(problem), _used(problem)
     spread = np.zeros(2)
-    for part in block_moments(problem, free):
+    for part in block_moments(problem, free, covariance=frozen is None):
         blocks, n_bins = part.blocks, problem.counts.n_bins
         mean[blocks] = part.mean
+        if frozen is not None:
+            part.covariance[:] = frozen[blocks]
         spread += _spread(part, problem.counts.n[blocks], n_bins)
         residual = target[blocks] - part.mean
         _add_noise(problem, part)
+        right = np.concatenate([part.derivative, part.shift[:, :, None]], axis=2)
         white, white_residual, df[blocks] = whiten(
-            part.covariance, part.derivative, residual, reference[blocks], used[blocks]
+            part.covariance, right, residual, reference[blocks], used[blocks]
         )
-        flat = white.reshape(-1, p)
-        information += flat.T @ flat
-        block_scores[blocks] = (white_residual[:, None, :] @ white)[:, 0]
         misfit[blocks] = (white_residual**2).sum(axis=1)
+        both = (white_residual[:, None, :] @ white)[:, 0]
+        along = (white[:, None, :, -1] @ white)[:, 0]
+        block_scores[blocks], pull[blocks] = both[:, :-1], both[:, -1]
+        along, hold[blocks] = along[:, :-1], along[:, -1]
+        block_along[blocks] = along
+        flat = white.reshape(-1, p + 1)
+        information += (flat.T @ flat)[:-1, :-1]
+        if problem.block_variance > 0:
+            share = problem.block_variance / (1 + problem.block_variance * hold[blocks])
+            block_scores[blocks] -= (share * pull[blocks])[:, None] * along
+            information -= along.T @ (along * share[:, None])
     score = block_scores.sum(axis=0) - penalty * free
-    share = float(spread[0] / spread[1]) if spread[1] > 0 else 1.0
-    return ScoreSums(score, information, block_scores, misfit, df, mean, share)
+    return ScoreSums(
+        score=score,
+        information=information,
+        block_scores=block_scores,
+        block_misfit=misfit,
+        block_df=df,
+        block_pull=pull,
+        block_hold=hold,
+        block_along=block_along,
+        mean=mean,
+        spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
+    )
 
 
 def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:

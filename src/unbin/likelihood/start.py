@@ -14,25 +14,32 @@ from unbin.likelihood.moments import Problem
 from unbin.typing import FloatArray
 
 
-def starting_point(problem: Problem, targets: BlockTargets | None = None) -> FloatArray:
+def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatArray:
     """Return free parameters to start from.
 
     Slopes come from block-means regression; the scale from the variance within blocks that those
-    slopes leave unexplained.
+    slopes leave unexplained, or from the residuals of the block means where there is no table.
+
+    Parameters
+    ----------
+    problem : Problem
+    middle : (B,), optional
+        A published value near the median of each block.
     """
-    if targets is None:
-        means = None if problem.means is None else problem.means.mean
-        targets = block_targets(problem.counts, means)
     if problem.family.has_thresholds:
         return _threshold_start(problem)
+    means = None if problem.means is None else problem.means.mean
+    targets = block_targets(problem.counts, means, middle)
     family, known = problem.family, targets.known
     people = problem.counts.n[known].astype(float)
     pooled = float(people @ targets.mean[known] / people.sum())
     total = _pooled_variance(targets, people, pooled)
     nuisance = _start_nuisance(problem, pooled, total)
     found = block_means_regression(problem.design, family, targets, nuisance)
-    within = float(np.nanmean(targets.variance)) if np.isfinite(targets.variance).any() else np.nan
-    if np.isfinite(within):
+    if not np.isfinite(targets.variance).any():
+        nuisance = _start_nuisance(problem, pooled, found.residual_variance)
+    else:
+        within = float(np.nanmean(targets.variance))
         eta = family.link(family.interior(np.array([pooled])))
         slope = float(family.mean_derivative(eta)[0])
         explained = slope**2 * _within_variance(problem, found.theta)

@@ -1,0 +1,73 @@
+"""Means of blocks alone: ecological regression done right.
+
+E mean_b = mean_i mean(x_i) for any link, and Var mean_b = Σ_i Var y_i / n_b². The means tell the
+coefficients, not the scale of the noise: that is chosen so that the misfit meets its expectation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from unbin.likelihood.ecological import block_targets
+from unbin.likelihood.moments import Problem, PublishedMeans
+from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
+from unbin.likelihood.start import step_scale
+from unbin.likelihood.statistics import PublishedCounts
+from unbin.typing import FloatArray
+
+_ROUNDS = 8
+_LONGEST = 2.0
+
+
+def published_means(
+    counts: PublishedCounts, means: FloatArray, noise_sd: float
+) -> PublishedMeans | None:
+    """Lay out published means with a unit that puts totals on the scale of counts."""
+    means = np.asarray(means, dtype=float)
+    known = np.isfinite(means)
+    if not known.any():
+        return None
+    spread = float(np.nanmean(block_targets(counts).variance)) if counts.informative else 0.0
+    if spread <= 0:
+        n = counts.n[known]
+        center = np.average(means[known], weights=n)
+        spread = float(np.average(n * (means[known] - center) ** 2))
+    return PublishedMeans(means, float(np.sqrt(spread)) or 1.0, noise_sd)
+
+
+def solve_means(
+    problem: Problem, free: FloatArray, penalty: FloatArray, *, tol: float, max_iter: int
+) -> ScoringResult:
+    """Solve for the coefficients, and for the first nuisance parameter by Q = df.
+
+    Further nuisance parameters stay where they start; means say nothing about them.
+    """
+    result = solve_quasi_score(
+        problem, free, penalty, cap=step_scale(problem, free), tol=tol, max_iter=max_iter
+    )
+    if problem.coordinates.n_nuisance == 0 or problem.means is None:
+        return result
+    place = problem.coordinates.n_slopes
+    for _ in range(_ROUNDS):
+        gap = _log_ratio(problem, result.free, penalty, place)
+        nudged = result.free.copy()
+        nudged[place] += 0.01
+        slope = (_log_ratio(problem, nudged, penalty, place) - gap) / 0.01
+        if not np.isfinite(gap) or abs(gap) < 1e-6 or slope >= -1e-8:
+            break
+        moved = result.free.copy()
+        moved[place] += np.clip(-gap / slope, -_LONGEST, _LONGEST)
+        again = solve_quasi_score(
+            problem, moved, penalty, cap=step_scale(problem, moved), tol=tol, max_iter=max_iter
+        )
+        result = replace(again, n_iter=result.n_iter + again.n_iter)
+    return result
+
+
+def _log_ratio(problem: Problem, free: FloatArray, penalty: FloatArray, place: int) -> float:
+    """Return log(Q/df) at some parameters."""
+    sums = score_sums(problem, free, penalty)
+    df = float(sums.block_df.sum()) - place
+    return float(np.log(max(sums.block_misfit.sum(), 1e-300) / df)) if df > 0 else np.nan

@@ -1,0 +1,157 @@
+"""Published order statistics: medians, quartiles, minima.
+
+They are values, not edges: how many people lie below a published median is fixed by design, and
+what is random is where it lies. With F_i the distribution of person i, the value s at rank tau of
+n people solves Σ_i F_i(s) ≈ tau n/(n + 1) up to the noise of the number of people below s, so for
+real targets
+
+    log density of block b = -½ rᵀS⁻¹r - ½ log|S| + Σ_j log Σ_i f_i(s_j),
+    r_j = Σ_i F_i(s_j) - tau_j n/(n + 1),    S_jk = Σ_i F_i(s_j)(1 - F_i(s_k)),  s_j ≤ s_k,
+
+and for integers, where ties decide, each of them contributes log P(y_(tau) = s), the number of
+people at or below s being normal with mean Σ F_i(s) and variance Σ F_i(s)(1 - F_i(s)).
+
+A block with a histogram of three or more bins is fitted to that alone: its order statistics add
+next to nothing, and counting the same people twice costs more than that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin.exceptions import ReleaseError
+from unbin.families.base import BinModel, DensityModel
+from unbin.likelihood.moments import Problem
+from unbin.likelihood.order_laws import integer_law, real_law
+from unbin.likelihood.statistics import PublishedCounts, full_lists
+from unbin.release import Release
+from unbin.typing import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOrder:
+    """Order statistics laid out side by side, at most J in a block.
+
+    Attributes
+    ----------
+    value : (B, J)
+        Increasing within a block; -inf in padding.
+    rank : (B, J)
+        1 is the smallest; the mean rank of equal values. 0 in padding.
+    n : (B,)
+    """
+
+    value: FloatArray
+    rank: FloatArray
+    n: IntArray
+
+    @property
+    def valid(self) -> BoolArray:
+        """Mark what is not padding, shape (B, J)."""
+        return np.asarray(self.rank > 0)
+
+    @property
+    def known(self) -> BoolArray:
+        """Blocks with order statistics."""
+        return np.asarray(self.valid.any(axis=1))
+
+    def middle(self) -> FloatArray:
+        """Return the value nearest to each block's median; NaN where there is none."""
+        away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
+        chosen = self.value[np.arange(len(self.n)), away.argmin(axis=1)]
+        return np.where(self.known, chosen, np.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSums:
+    """The log density of the order statistics at one value of the parameters.
+
+    Attributes
+    ----------
+    objective : float
+        Minus the log density.
+    gradient : (p,)
+        Of the objective.
+    block_scores : (B, p)
+        Derivatives of each block's log density.
+    block_misfit, block_df : (B,)
+        Squared standardised residuals and how many there are; 0 for integers, whose residuals
+        have no common scale.
+    """
+
+    objective: float
+    gradient: FloatArray
+    block_scores: FloatArray
+    block_misfit: FloatArray
+    block_df: FloatArray
+
+
+def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
+    """Lay out the order statistics that the counts do not tell already; None without any."""
+    order, n = release.order_statistics, release.n
+    told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
+    used = np.repeat(~told, np.diff(order.start))
+    if not used.any():
+        return None
+    block = np.repeat(np.arange(len(n)), np.diff(order.start))[used]
+    value, rank = order.value[used], order.rank[used].astype(float)
+    new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
+    group = np.cumsum(new) - 1
+    rank = np.bincount(group, rank) / np.bincount(group)
+    block, value = block[new], value[new]
+    place = np.arange(len(block)) - np.searchsorted(block, block)
+    width = int(place.max()) + 1
+    values, ranks = np.full((len(n), width), -np.inf), np.zeros((len(n), width))
+    values[block, place], ranks[block, place] = value, rank
+    return PublishedOrder(values, ranks, n)
+
+
+def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> OrderSums:
+    """Return the log density of all order statistics and its derivatives."""
+    if problem.family.has_thresholds:
+        raise ReleaseError(
+            f"family {problem.family.name!r}: knows nothing of values between edges, the release "
+            "has order statistics; choose another family"
+        )
+    n_blocks, p = len(order.n), len(free)
+    scores, misfit = np.zeros((n_blocks, p)), np.zeros(n_blocks)
+    objective = 0.0
+    for chunk in problem.design.chunks:
+        blocks = slice(chunk.first, chunk.last)
+        if not order.known[blocks].any():
+            continue
+        part = PublishedOrder(order.value[blocks], order.rank[blocks], order.n[blocks])
+        value, scores[blocks], misfit[blocks] = _chunk(problem, part, free, chunk.rows)
+        objective -= value
+    df = order.valid.sum(axis=1) * float(not problem.family.domain.integer)
+    return OrderSums(objective, -scores.sum(axis=0), scores, misfit, df)
+
+
+def _chunk(
+    problem: Problem, order: PublishedOrder, free: FloatArray, rows: slice
+) -> tuple[float, FloatArray, FloatArray]:
+    """Return the log density, the scores and the misfit of the blocks of some rows."""
+    design, family = problem.design, problem.family
+    theta, nuisance = problem.coordinates.split(free)
+    eta = design.eta(theta, rows)
+    code = np.repeat(np.arange(len(order.n)), order.n)
+    first = np.concatenate([[0], np.cumsum(order.n)[:-1]])
+    value = order.value[code]
+    low = np.full(value.shape, family.domain.low)
+    below = family.bins(eta, low, value, nuisance)
+    other: BinModel | DensityModel
+    if family.domain.integer:
+        other = family.bins(eta, low, value - 1, nuisance)
+        law = integer_law(below.probability, other.probability, order.rank, order.valid, first)
+    else:
+        other = family.density(np.where(np.isfinite(value), value, 0.0), eta, nuisance)
+        law = real_law(below.probability, other.density, order.rank, order.valid, order.n, first)
+    by_eta = (law.first * below.d_eta + law.second * other.d_eta).sum(axis=1)
+    by_nuisance = (law.first * below.d_nuisance + law.second * other.d_nuisance).sum(axis=2)
+    columns = [by_eta[:, None] * design.matrix[rows], by_nuisance.T]
+    if design.fit_intercept:
+        columns.insert(0, by_eta[:, None])
+    scores = np.column_stack([np.add.reduceat(column, first, axis=0) for column in columns])
+    return law.value, scores, law.misfit

@@ -1,0 +1,410 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+from test_likelihood_cases import make_case
+from unbin import tables
+from unbin.aggregation import aggregate
+from unbin.design import lay_out
+from unbin.exceptions import DomainError, ReleaseError
+from unbin.families import get_family
+from unbin.likelihood import Status, fit_likelihood
+from unbin.likelihood.ecological import block_means_regression, block_targets
+from unbin.likelihood.fit import make_problem, ridge_penalty
+from unbin.likelihood.identification import (
+    compare_with_block_means,
+    efficiency,
+    identification,
+)
+from unbin.likelihood.inference import goodness_of_fit, wald_test, worst_blocks
+from unbin.likelihood.order import order_sums, published_order
+from unbin.likelihood.results import CovarianceKind
+from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.start import starting_point
+from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.thinning import thin
+from unbin.release import Release
+
+
+def coef_of(case, fit):
+    return case.design.to_coefficients(fit.theta)[0]
+
+
+def names_of(case):
+    return case.release.blocks[case.codes]
+
+
+def quantile_release(case, quantiles):
+    names, rows = names_of(case), []
+    for block in np.unique(names):
+        values = np.sort(case.y[names == block])
+        rank = [max(int(np.ceil(q * len(values) - 1e-9)), 1) for q in quantiles]
+        rows += [(block, q, values[r - 1]) for q, r in zip(quantiles, rank, strict=True)]
+    block, quantile, value = zip(*rows, strict=True)
+    return Release.from_quantiles({"block": block, "quantile": quantile, "value": value})
+
+
+def without_tables(case):
+    n_blocks = len(case.release.blocks)
+    return replace(
+        case.release,
+        histogram=tables.no_histogram(n_blocks),
+        order_statistics=tables.no_order(n_blocks),
+    )
+
+
+def block_mean(values, codes):
+    return np.bincount(codes, values) / np.bincount(codes)
+
+
+# -- histograms ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "bins", "largest"), [("gaussian", 8, 0.04), ("poisson", 6, 0.025)]
+)
+def test_slopes_are_recovered_from_histograms(kind, bins, largest):
+    family, errors = get_family(kind), []
+    for seed in range(6):
+        case = make_case(seed, kind=kind, bins=bins)
+        fit = fit_likelihood(case.design, case.release, family)
+        assert fit.status is Status.CONVERGED
+        errors.append(coef_of(case, fit) - case.coef)
+    assert np.sqrt(np.mean(np.square(errors))) <= largest
+
+
+def test_thresholds_are_recovered():
+    case = make_case(0, kind="ordinal", n_blocks=100, bins=[-np.inf, -1.0, 0.5, 2.0, np.inf])
+    fit = fit_likelihood(case.design, case.release, get_family("ordinal"))
+    coef, intercept = case.design.to_coefficients(fit.theta)
+    np.testing.assert_allclose(coef, case.coef, atol=0.2)
+    np.testing.assert_allclose(fit.nuisance - intercept, np.array([-1.3, 0.2, 1.7]), atol=0.2)
+    assert fit.theta[0] == 0.0
+
+
+def test_without_noise_the_composite_estimate_stands():
+    case = make_case(0, sigma=1e-3, n_blocks=60, size=40, bins=5)
+    fit = fit_likelihood(case.design, case.release, get_family("gaussian"))
+    assert fit.status is Status.COMPOSITE
+    np.testing.assert_allclose(coef_of(case, fit), case.coef, atol=0.05)
+
+
+def test_a_ridge_shrinks_and_its_equation_is_solved():
+    case, family = make_case(1), get_family("gaussian")
+    free = fit_likelihood(case.design, case.release, family)
+    tight = fit_likelihood(case.design, case.release, family, alpha=0.5)
+    assert np.linalg.norm(coef_of(case, tight)) < 0.8 * np.linalg.norm(coef_of(case, free))
+    problem = make_problem(case.design, case.release, family)
+    at = problem.coordinates.join(tight.theta, tight.nuisance)
+    sums = score_sums(problem, at, ridge_penalty(problem, 0.5))
+    assert sums.score @ np.linalg.solve(sums.information, sums.score) < 1e-4
+
+
+def test_a_start_at_the_solution_stays_there():
+    case, family = make_case(2), get_family("gaussian")
+    fit = fit_likelihood(case.design, case.release, family)
+    start = np.concatenate([fit.theta, fit.nuisance])
+    again = fit_likelihood(case.design, case.release, family, start=start)
+    assert again.n_iter == 1
+    np.testing.assert_allclose(again.theta, fit.theta, atol=1e-4)
+
+
+def test_a_full_list_is_counted_in_pooled_bins():
+    case = make_case(3, n_blocks=40, size=50)
+    values = Release.from_values({"block": names_of(case), "value": case.y})
+    release = values.align(names_of(case)).release
+    counts = published_counts(release, get_family("gaussian").domain)
+    assert counts.shared
+    assert counts.n_bins == 50
+    fit = fit_likelihood(case.design, release, get_family("gaussian"))
+    np.testing.assert_allclose(coef_of(case, fit), case.coef, atol=0.12)
+
+
+def test_noise_added_to_counts_widens_the_errors():
+    case, family = make_case(4), get_family("gaussian")
+    plain = fit_likelihood(case.design, case.release, family)
+    noisy = fit_likelihood(case.design, case.release, family, noise_sd=5.0)
+    gain = np.diag(np.linalg.inv(noisy.information)) / np.diag(np.linalg.inv(plain.information))
+    assert (gain > 1.2).all()
+    assert noisy.misfit < plain.misfit
+
+
+def test_thinned_rows_stand_for_all():
+    case = make_case(5, n_blocks=50, size=6_000, d=2, bins=5)
+    problem = make_problem(case.design, case.release, get_family("gaussian"))
+    coarse = thin(problem)
+    assert coarse is not None
+    kept = np.diff(coarse.design.start)
+    assert kept.sum() < 0.3 * len(case.y)
+    np.testing.assert_allclose(coarse.weight * kept, case.release.n)
+    assert thin(make_problem(*_small())) is None
+
+
+def _small():
+    case = make_case(0)
+    return case.design, case.release, get_family("gaussian")
+
+
+# -- partitions ----------------------------------------------------------------------------------
+
+
+def test_gaps_and_outer_space_close_the_partition():
+    table = {
+        "block": ["a"] * 2 + ["b"] * 3,
+        "lower": [0, 20, 0, 10, 20],
+        "upper": [10, 30, 10, 20, 30],
+        "count": [40, 10, 30, 0, 20],
+    }
+    release = Release.from_histogram(table)
+    counts = published_counts(release, get_family("gaussian").domain)
+    assert counts.shared
+    np.testing.assert_array_equal(counts.lower, [-np.inf, 10, 20])
+    np.testing.assert_array_equal(counts.upper, [10, 20, np.inf])
+    np.testing.assert_array_equal(counts.count, [[40, 0, 10], [30, 0, 20]])
+
+
+def test_near_empty_far_bins_are_merged():
+    y = np.concatenate([np.random.default_rng(0).normal(size=2_000), [50.0]])
+    release = aggregate(y, bins=[-np.inf, -1, 0, 1, 10, np.inf])
+    counts = published_counts(release, get_family("gaussian").domain)
+    np.testing.assert_array_equal(counts.upper, [-1, 0, 1, np.inf])
+    kept = published_counts(release, get_family("gaussian").domain, smallest=1)
+    assert kept.n_bins == 5
+
+
+def test_rare_events_keep_their_bin():
+    y = np.zeros(1_000)
+    y[0] = 1.0
+    release = aggregate(y, bins=[-0.5, 0.5, 1.5])
+    counts = published_counts(release, get_family("binomial").domain)
+    np.testing.assert_array_equal(counts.count, [[999, 1]])
+    np.testing.assert_array_equal(counts.lower, [0, 1])
+    np.testing.assert_array_equal(counts.upper, [0, 1])
+
+
+def test_extremes_of_single_blocks_are_left_open():
+    table = {
+        "block": ["a", "a", "b", "b"],
+        "lower": [-1.37, 0, -2.21, 0],
+        "upper": [0, 1.93, 0, 1.44],
+        "count": [20, 30, 25, 25],
+    }
+    counts = published_counts(Release.from_histogram(table), get_family("gaussian").domain)
+    assert counts.shared
+    np.testing.assert_array_equal(counts.lower, [-np.inf, 0])
+
+
+def test_edges_that_do_not_separate_integers_are_refused():
+    release = aggregate(np.arange(20.0), bins=[-1, 3.3, np.inf])
+    with pytest.raises(DomainError, match="whole or half numbers"):
+        published_counts(release, get_family("poisson").domain)
+
+
+def test_a_histogram_of_other_people_is_refused():
+    release = aggregate(np.arange(20.0), bins=3)
+    with pytest.raises(ReleaseError, match="the block has 25"):
+        published_counts(replace(release, n=np.array([25])), get_family("gaussian").domain)
+
+
+def test_ordinal_needs_common_edges():
+    table = {
+        "block": ["a", "a", "b", "b"],
+        "lower": [None, 0, None, 1],
+        "upper": [0, None, 1, None],
+        "count": [20, 30, 25, 25],
+    }
+    release = Release.from_histogram(table)
+    design = lay_out(np.random.default_rng(0).normal(size=(100, 1)), np.repeat([0, 1], 50), 2)
+    with pytest.raises(ReleaseError, match="needs the same bins in every block"):
+        fit_likelihood(design, release, get_family("ordinal"))
+
+
+# -- means ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson"])
+def test_means_alone_are_the_ecological_regression(kind):
+    case, family = make_case(6, kind=kind, n_blocks=60, size=40, d=2), get_family(kind)
+    means = block_mean(case.y, case.codes)
+    fit = fit_likelihood(case.design, without_tables(case), family, means=means, tol=1e-12)
+
+    def expected(theta):
+        return block_mean(family.inverse_link(case.design.eta(theta)), case.codes)
+
+    spread = block_mean(family.variance(case.design.eta(fit.theta), fit.nuisance), case.codes)
+
+    def loss(theta):  # the variance held where the fit put it
+        return float((40 * (means - expected(theta)) ** 2 / spread).sum())
+
+    start = starting_point(make_problem(case.design, without_tables(case), family, means=means))
+    found = minimize(loss, start[:3], method="BFGS", options={"gtol": 1e-8})
+    np.testing.assert_allclose(fit.theta, found.x, atol=1e-4)
+    assert fit.df == pytest.approx(57, abs=1e-2)
+
+
+def test_the_noise_scale_of_means_alone_meets_the_misfit():
+    case, family = make_case(7, n_blocks=80, size=30, sigma=2.0), get_family("gaussian")
+    means = block_mean(case.y, case.codes)
+    fit = fit_likelihood(case.design, without_tables(case), family, means=means)
+    assert fit.misfit / fit.df == pytest.approx(1.0, abs=1e-4)
+    assert np.exp(fit.nuisance[0]) == pytest.approx(2.0, rel=0.2)
+
+
+def test_means_sharpen_a_histogram():
+    case, family = make_case(8, bins=3), get_family("gaussian")
+    means = block_mean(case.y, case.codes)
+    alone = fit_likelihood(case.design, case.release, family)
+    both = fit_likelihood(case.design, case.release, family, means=means)
+    some = np.where(np.arange(50) < 25, means, np.nan)
+    half = fit_likelihood(case.design, case.release, family, means=some)
+    traces = [np.trace(np.linalg.inv(fit.information)) for fit in (both, half, alone)]
+    assert traces == sorted(traces)
+    assert both.df - alone.df == pytest.approx(50, abs=1e-2)
+    assert half.df - alone.df == pytest.approx(25, abs=1e-2)
+    noisy = fit_likelihood(case.design, case.release, family, means=means, mean_noise_sd=100.0)
+    np.testing.assert_allclose(noisy.theta, alone.theta, atol=1e-3)
+
+
+# -- order statistics ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
+def test_gradient_of_order_statistics_is_numeric(kind):
+    case = make_case(9, kind=kind, n_blocks=8, size=20, d=2)
+    release = quantile_release(case, (0.25, 0.5, 0.9)).align(names_of(case)).release
+    problem = make_problem(case.design, release, get_family(kind, n_trials=20))
+    order = published_order(release, problem.counts)
+    free = starting_point(problem, order.middle()) + 0.05
+    sums = order_sums(problem, order, free)
+    np.testing.assert_allclose(sums.block_scores.sum(axis=0), -sums.gradient)
+    for j in range(len(free)):
+        step = np.zeros(len(free))
+        step[j] = 1e-5
+        up, down = (order_sums(problem, order, free + s * step).objective for s in (1, -1))
+        assert sums.gradient[j] == pytest.approx((up - down) / 2e-5, abs=1e-5)
+
+
+def test_medians_alone_tell_the_slopes():
+    slope, errors = np.array([0.7, -0.5, 0.3, 0.2, -0.3]), []
+    for seed in range(4):
+        case = make_case(seed, n_blocks=100, size=50, d=5, slope=slope)
+        release = quantile_release(case, (0.5,)).align(names_of(case)).release
+        fit = fit_likelihood(case.design, release, get_family("gaussian"))
+        assert fit.status is Status.CONVERGED_ORDER
+        errors.append(np.linalg.norm(coef_of(case, fit) - slope))
+        assert np.exp(fit.nuisance[0]) == pytest.approx(1.0, abs=0.3)
+    assert np.mean(errors) < 0.12
+
+
+def test_blocks_with_quantiles_and_blocks_with_histograms_add():
+    case, family = make_case(10, n_blocks=100), get_family("gaussian")
+    names = names_of(case)
+    left = case.codes % 2 == 0
+    table = aggregate(case.y[left], names[left], bins=8)
+    medians = quantile_release(case, (0.5,)).select(np.unique(names[~left]))
+    release = table.combine(medians).align(names).release
+    fit = fit_likelihood(case.design, release, family)
+    assert fit.status is Status.CONVERGED_ORDER
+    assert fit.n_blocks == 100
+    np.testing.assert_allclose(coef_of(case, fit), case.coef, atol=0.12)
+    half = case.design.to_coefficients(fit.theta)[0]
+    assert np.isfinite(half).all()
+
+
+def test_order_statistics_are_refused_by_thresholds():
+    case = make_case(11)
+    release = quantile_release(case, (0.5,)).align(names_of(case)).release
+    with pytest.raises(ReleaseError, match="knows nothing of values between edges"):
+        fit_likelihood(case.design, release, get_family("ordinal"))
+
+
+# -- uncertainty and diagnostics -----------------------------------------------------------------
+
+
+def test_few_blocks_take_the_information_many_the_sandwich():
+    family = get_family("gaussian")
+    few = make_case(12, n_blocks=30)
+    fit = fit_likelihood(few.design, few.release, family)
+    assert fit.covariance_kind in (CovarianceKind.MODEL, CovarianceKind.SCALED)
+    many = make_case(12, n_blocks=80)
+    fit = fit_likelihood(many.design, many.release, family)
+    assert fit.covariance_kind is CovarianceKind.SANDWICH
+    fit_gof = goodness_of_fit(fit)
+    assert fit_gof.p_value > 1e-3
+    assert fit_gof.ratio == pytest.approx(fit.misfit / fit.df)
+
+
+def test_an_odd_block_is_named():
+    case, family = make_case(13, n_blocks=60), get_family("gaussian")
+    y = case.y + 2.0 * (case.codes == 17)
+    release = aggregate(y, names_of(case), bins=8).align(names_of(case)).release
+    fit = fit_likelihood(case.design, release, family)
+    assert worst_blocks(fit, 1)[0] == 17
+    assert goodness_of_fit(fit).p_value < 0.05
+
+
+def test_the_release_holds_less_than_individual_data():
+    family = get_family("gaussian")
+    coarse, fine = (make_case(14, bins=bins, n_blocks=80) for bins in (3, 20))
+    values = []
+    for case in (coarse, fine):
+        fit = fit_likelihood(case.design, case.release, get_family("gaussian"))
+        values.append(efficiency(case.design, family, fit))
+    assert values[0].mean() < values[1].mean()
+    assert (values[1] > 0.1).all()
+    assert (values[1] < 1).all()
+
+
+def gate_of(case, family):
+    fit = fit_likelihood(case.design, case.release, family)
+    return identification(case.design, family, fit, case.design.matrix.shape[1])
+
+
+def test_one_block_is_not_identified_and_many_are():
+    family = get_family("gaussian")
+    one = make_case(15, n_blocks=1, size=2_000)
+    gate = gate_of(one, family)
+    assert not gate.identified
+    assert gate.reason.startswith("not identified: a single block cannot tell")
+    many = make_case(15, n_blocks=60)
+    gate = gate_of(many, family)
+    assert gate.identified
+    assert gate.reason.startswith("identified: 60 blocks")
+    few = make_case(15, n_blocks=10)
+    gate = gate_of(few, family)
+    assert "too few" in gate.reason
+
+
+def test_two_shared_bins_leave_the_scale_free():
+    case, family = make_case(16, bins=2), get_family("gaussian")
+    gate = gate_of(case, family)
+    assert "only in units of the noise" in gate.reason
+
+
+def test_flat_targets_have_a_large_relative_error():
+    case, family = make_case(17, slope=np.zeros(4)), get_family("gaussian")
+    gate = gate_of(case, family)
+    assert not gate.identified
+    assert "standard errors are" in gate.reason
+
+
+def test_block_means_regression_agrees_where_it_should():
+    case, family = make_case(18, n_blocks=100, bins=20), get_family("gaussian")
+    fit = fit_likelihood(case.design, case.release, family)
+    targets = block_targets(fit.counts)
+    other = block_means_regression(case.design, family, targets, fit.nuisance)
+    comparison = compare_with_block_means(case.design, fit, other, case.design.matrix.shape[1])
+    np.testing.assert_allclose(comparison.coef, case.coef, atol=0.15)
+    assert comparison.test.p_value > 1e-3
+    assert comparison.test.df == 4
+
+
+def test_wald_test_equals_its_formula():
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))
+    covariance, estimate = root @ root.T, rng.normal(size=3)
+    test = wald_test(estimate, covariance)
+    assert test.statistic == pytest.approx(estimate @ np.linalg.solve(covariance, estimate))
+    assert test.df == 3
