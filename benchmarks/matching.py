@@ -120,8 +120,9 @@ def _scripted_fit(family: str, X, z):
 
 def loops(n: int) -> None:
     print(f"\nscripted alternating loop / lbfgs to the same objective, n = {n:,}, d = 10, 5 bins")
-    print(f"{'family':>9} {'blocks':>7} {'lbfgs s':>8} {'loop s':>7} {'times':>6} {'iterations':>10}"
-          "  reached")  # fmt: skip
+    columns = ("family", 9), ("blocks", 7), ("lbfgs s", 8), ("loop s", 7), ("times", 6)
+    heads = " ".join(f"{name:>{width}}" for name, width in columns)
+    print(f"{heads} iterations  reached")
     for family, n_blocks in (
         ("gaussian", 250),
         ("gaussian", 50_000),

@@ -193,3 +193,51 @@ def test_block_effects_are_noticed():
     worst = model.diagnostics_.worst_blocks
     assert len(worst) == 5
     assert set(worst) <= set(names)
+
+
+def test_counts_with_known_noise():
+    people, target = published(n_blocks=100, n=8000, bins=5)
+    rng = np.random.default_rng(0)
+    table = target.release.to_columns()["histogram"]
+    noisy = dict(table, count=table["count"] + 3.0 * rng.normal(size=len(table["count"])))
+    with pytest.raises(unbin.exceptions.CountError, match="count"):
+        unbin.Release.from_histogram(noisy)
+    release = unbin.Release.from_histogram(noisy, noise_sd=3.0)
+    assert "noise of sd 3 added" in repr(release)
+    told = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    clean = unbin.AggregatedGLM().fit(people.X, target)
+    assert (np.abs(told.coef_ - people.coef) < 4 * told.standard_errors_).all()
+    assert told.standard_errors_.mean() > clean.standard_errors_.mean()
+    assert 0.7 < told.diagnostics_.goodness_of_fit.ratio < 1.3
+    with pytest.raises(ReleaseError, match="noise added"):
+        unbin.AggregatedGLM(method="matching").fit(people.X, release.align(people.blocks))
+    poisson = unbin.Release.from_histogram(
+        {"block": ["a", "a"], "lower": [0, 1], "upper": [1, np.inf], "count": [-0.5, 3.2]},
+        noise_sd=1.0,
+    )
+    assert poisson.align(["a", "a"]).release.n[0] == 2
+
+
+def test_medians_alone_give_the_slopes_within_their_errors():
+    people = simulate(5000, 5, 100, between=0.3, random_state=0)
+    names, codes = np.unique(people.blocks, return_inverse=True)
+    medians = [np.quantile(people.y[codes == b], 0.5, method="inverted_cdf") for b in range(100)]
+    release = unbin.Release.from_quantiles(
+        {"block": names, "quantile": np.full(100, 0.5), "value": medians}
+    )
+    model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    assert np.linalg.norm(model.coef_ - people.coef) < 0.2
+    assert (np.abs(model.coef_ - people.coef) < 4 * model.standard_errors_).all()
+    z = model.impute()
+    for b in range(100):
+        below = z[codes == b] <= medians[b] + 1e-9
+        assert 0.3 < below.mean() < 0.7
+
+
+def test_full_lists_and_histograms_side_by_side():
+    people = simulate(6000, 3, 80, between=0.3, random_state=0)
+    first = people.blocks < "40"
+    lists = unbin.Release.from_values({"block": people.blocks[first], "value": people.y[first]})
+    histogram = unbin.aggregate(people.y[~first], people.blocks[~first], 6)
+    model = unbin.AggregatedGLM().fit(people.X, lists.combine(histogram).align(people.blocks))
+    assert (np.abs(model.coef_ - people.coef) < 4 * model.standard_errors_).all()

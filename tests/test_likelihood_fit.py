@@ -174,6 +174,20 @@ def test_near_empty_far_bins_are_merged():
     assert kept.n_bins == 5
 
 
+def test_bins_the_fit_rules_out_are_merged():
+    rng = np.random.default_rng(0)
+    case = make_case(0, n_blocks=60, size=200)
+    y = case.X @ case.coef + rng.standard_t(2.5, size=len(case.y))
+    edges = [-np.inf, -25, -12, -3, -1, 0, 1, 3, 12, 25, np.inf]
+    release = aggregate(y, names_of(case), bins=edges).align(names_of(case)).release
+    assert published_counts(release, get_family("gaussian").domain).n_bins > 6
+    fit = fit_likelihood(case.design, release, get_family("gaussian"))
+    np.testing.assert_array_equal(fit.counts.upper, [-3, -1, 0, 1, 3, np.inf])
+    np.testing.assert_array_equal(fit.counts.lower, [-np.inf, -3, -1, 0, 1, 3])
+    np.testing.assert_array_equal(fit.counts.count.sum(axis=1), release.n)
+    assert fit.misfit / fit.df < 20
+
+
 def test_rare_events_keep_their_bin():
     y = np.zeros(1_000)
     y[0] = 1.0

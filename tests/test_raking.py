@@ -105,8 +105,9 @@ def test_draws_follow_the_law_of_bins_given_counts():
     raking = Raking(eta, design.start, design.order, design.chunks, counts, family, np.zeros(1))
     rng = np.random.default_rng(0)
     seen = np.zeros(16)
+    _, q = raking._probabilities(design.chunks[0])
     for _ in range(4000):
-        high = raking.draw(rng) > 0
+        high = raking._draw_bins(design.chunks[0], q, rng) > 0
         seen[int(high @ [1, 2, 4, 8])] += 1
     p = norm.sf(-eta)
     weight = np.zeros(16)

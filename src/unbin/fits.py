@@ -296,6 +296,7 @@ def _likelihood_fit(
         tol=(10 * settings.tol) ** 2,
         max_iter=settings.max_iter,
         means=release.means,
+        noise_sd=release.noise_sd,
     )
     p = design.n_parameters
     coef, intercept = design.to_coefficients(found.theta)
@@ -319,7 +320,7 @@ def _likelihood_fit(
         path=np.array(found.path),
         n_iter=found.n_iter,
         diagnostics=diagnose(design, release, family, found, d),
-        imputed=Raking.of(design, family, found),
+        imputed=Raking.of(design, release, family, found),
         n_people=len(design.matrix),
         n_blocks=len(release),
     )

@@ -25,7 +25,7 @@ from unbin.exceptions import (
 from unbin.families import Interval
 from unbin.frames import as_text
 from unbin.segments import segment_cumsum, segment_start
-from unbin.settings import check_choice
+from unbin.settings import check_choice, check_number
 from unbin.tables import Histogram, OrderStatistics
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
@@ -52,6 +52,8 @@ class Release:
         Order statistics of all blocks; a block may have none.
     means : (n_blocks,) or None
         Means of the targets, NaN for a block without one; None when no block has one.
+    noise_sd : float
+        Standard deviation of noise that is known to have been added to every count.
     """
 
     blocks: TextArray
@@ -59,6 +61,7 @@ class Release:
     histogram: Histogram
     order_statistics: OrderStatistics
     means: FloatArray | None = None
+    noise_sd: float = 0.0
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -74,6 +77,7 @@ class Release:
         percent: str | None = None,
         n: str | None = None,
         closed: str = "right",
+        noise_sd: float = 0.0,
     ) -> Release:
         """Read a table with one row per block and bin.
 
@@ -92,6 +96,10 @@ class Release:
             Column with the people of the block, the same in all its rows.
         closed : {"right", "left", "both"}
             Which edges belong to a bin. "both" is for integers: 5-9, 10-14.
+        noise_sd : float
+            Standard deviation of noise that the publisher added to every count for privacy. Noisy
+            counts may be negative or fractional and need not add up; the rows of X (or ``n``) say
+            how many people there are.
 
         Examples
         --------
@@ -112,13 +120,22 @@ class Release:
         order = np.lexsort((high, low, codes))
         start = segment_start(codes, len(names))
         people = None if n is None else reading.read_people(frame, n, codes, names)
+        column_name = "count" if count is None else count
+        noisy = check_number("noise_sd", noise_sd, low=0.0) > 0
+        counts: Any
         if percent is not None:
             counts = reading.read_percent_counts(frame, percent, people, order, start, names)
+        elif noisy:
+            counts = reading.read_floats(frame, column_name, ids, role="count")[order]
+            reading.require_finite(counts, ids[order], column_name)
         else:
-            counts = reading.read_counts(frame, "count" if count is None else count, ids)[order]
+            counts = reading.read_counts(frame, column_name, ids)[order]
         side = "left" if closed == "left" else "right"
         table = Histogram(start, low[order], high[order], counts, side)
         tables.check_histogram(table, names)
+        if noisy:
+            n_people = np.zeros(len(names), np.int64) if people is None else people
+            return cls(names, n_people, table, tables.no_order(len(names)), noise_sd=noise_sd)
         total = table.total()
         if people is not None and (people != total).any():
             b = int(np.argmax(people != total))
@@ -316,7 +333,13 @@ class Release:
         tables.check_ranks(order, n, names)
         histogram = tables.join_histograms(parts[0].histogram, parts[1].histogram, names)
         means = tables.join_means(parts[0].means, parts[1].means, names)
-        return Release(names, n, histogram, order, means)
+        noises = {part.noise_sd for part in parts if len(part.histogram.count)} or {0.0}
+        if len(noises) > 1:
+            raise ReleaseError(
+                f"combine: histograms must have the same noise_sd, got {sorted(noises)}; combine "
+                "only histograms with the same noise"
+            )
+        return Release(names, n, histogram, order, means, noises.pop())
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -433,6 +456,7 @@ class Release:
             self.histogram.take(place),
             self.order_statistics.take(place),
             None if self.means is None else self.means[place],
+            self.noise_sd,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:
@@ -469,11 +493,15 @@ class Release:
 
     def _knows_people(self) -> BoolArray:
         """Mark blocks whose number of people was published, 0 included."""
+        if self.noise_sd > 0:
+            return self.n > 0
         return (self.n > 0) | (np.diff(self.histogram.start) > 0)
 
     def _is_published(self) -> BoolArray:
         """Mark blocks about which the release says that they have people."""
         published = (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+        if self.noise_sd > 0:
+            published |= np.diff(self.histogram.start) > 0
         return published if self.means is None else published | np.isfinite(self.means)
 
     # -- showing ---------------------------------------------------------------------------------
@@ -510,4 +538,4 @@ def _spread(release: Release, names: TextArray) -> Release:
     histogram = Histogram(start(h.start), h.lower, h.upper, h.count, h.closed)
     order = OrderStatistics(start(o.start), o.rank, o.quantile, o.value)
     means = None if release.means is None else np.where(known, release.means[place], np.nan)
-    return Release(names, n, histogram, order, means)
+    return Release(names, n, histogram, order, means, release.noise_sd)

@@ -23,7 +23,8 @@ def describe(release: Release) -> Iterator[tuple[str, str]]:
     """Yield each kind of statistic a release holds, and how it is spread over the blocks."""
     histogram, order = release.histogram, release.order_statistics
     if len(histogram.count):
-        yield "histogram", _describe_histogram(histogram)
+        noise = f", noise of sd {release.noise_sd:g} added" if release.noise_sd > 0 else ""
+        yield "histogram", _describe_histogram(histogram) + noise
     size = np.diff(order.start)
     full = (size > 0) & (size == release.n)
     if full.any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unbin.design import Design
@@ -11,6 +13,7 @@ from unbin.likelihood.composite import composite_sums, maximise_composite
 from unbin.likelihood.effects import effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
+from unbin.likelihood.merging import merge_unlikely
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
@@ -92,6 +95,7 @@ def fit_likelihood(
         result = solve_mixed(problem, order, free, penalty, max_iter=max_iter)
     elif problem.counts.informative:
         result = solve(problem, free, penalty, tol, max_iter)
+        problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if block_effects and result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
@@ -159,6 +163,19 @@ def solve(
     status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
     sums = score_sums(problem, composite.free, penalty)
     return ScoringResult(composite.free, sums, status, composite.n_iter, ())
+
+
+def _without_unlikely_bins(
+    problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
+) -> tuple[Problem, ScoringResult]:
+    """Solve again with the far bins merged that the fit all but rules out, if there are any."""
+    if problem.family.has_thresholds:
+        return problem, result
+    merged = merge_unlikely(problem.counts, result.sums.mean[:, : problem.counts.n_bins])
+    if merged is None:
+        return problem, result
+    problem = replace(problem, counts=merged)
+    return problem, solve(problem, result.free, penalty, tol, max_iter)
 
 
 def _acceptable(result: ScoringResult) -> bool:

@@ -13,7 +13,7 @@ people's bins (Metropolis) finish it.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numba import njit
@@ -22,7 +22,9 @@ from unbin.design import Chunk, Design
 from unbin.families import Family
 from unbin.likelihood.ecological import representative_values
 from unbin.likelihood.results import LikelihoodFit
-from unbin.likelihood.statistics import PublishedCounts
+from unbin.likelihood.statistics import PublishedCounts, full_lists, published_counts
+from unbin.release import Release
+from unbin.tables import OrderStatistics, join_histograms, order_to_histogram
 from unbin.typing import FloatArray, IntArray
 
 _TOL = 1e-9
@@ -59,10 +61,17 @@ class Raking:
     nuisance: FloatArray
 
     @classmethod
-    def of(cls, design: Design, family: Family, fit: LikelihoodFit) -> Raking:
-        """Return the raking of a fit."""
-        eta = design.eta(fit.theta)
-        return cls(eta, design.start, design.order, design.chunks, fit.counts, family, fit.nuisance)
+    def of(cls, design: Design, release: Release, family: Family, fit: LikelihoodFit) -> Raking:
+        """Return the raking of a fit, to all that was published.
+
+        Counts that have noise added are not met, because they are known to be wrong.
+        """
+        eta, counts = design.eta(fit.theta), fit.counts
+        if release.noise_sd > 0:
+            counts = replace(counts, known=np.zeros_like(counts.known))
+        elif not family.has_thresholds:
+            counts = published_counts(_as_histograms(release), family.domain, smallest=0)
+        return cls(eta, design.start, design.order, design.chunks, counts, family, fit.nuisance)
 
     def mean(self, *, log: bool = False) -> FloatArray:
         """Return the best guess of every target, in the order of X.
@@ -164,6 +173,22 @@ class Raking:
         result = np.empty_like(values)
         result[self.order] = values
         return result
+
+
+def _as_histograms(release: Release) -> Release:
+    """Return the release with order statistics spelled as bins, where a block has no histogram."""
+    order = release.order_statistics
+    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
+    bare &= ~full_lists(release)
+    if not bare.any():
+        return release
+    blocks = np.where(bare, np.arange(len(bare)), -1)
+    kept = order.take(blocks[bare])
+    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
+    spread = OrderStatistics(start, kept.rank, kept.quantile, kept.value)
+    histogram = order_to_histogram(spread, release.n)
+    joined = join_histograms(release.histogram, histogram, release.blocks)
+    return replace(release, histogram=joined)
 
 
 def draw_in_bins(

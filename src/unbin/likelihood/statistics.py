@@ -106,6 +106,8 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     DomainError
         For an integer domain, if the edges cannot separate integers.
     """
+    if release.noise_sd > 0:
+        return _noisy_counts(release, domain)
     cuts = _cuts(_with_lists(release), release, domain)
     cuts = _drop_far(cuts, release.n, smallest)
     known = np.diff(cuts.start) > 0
@@ -117,6 +119,28 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
         count[~known, 0] = release.n[~known]
         return PublishedCounts(release.n, lower, upper, count.astype(float), known)
     return _padded(cuts, release.n, domain, known)
+
+
+def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:
+    """Take counts with noise added as they are: they need not add up, so no bin can be derived."""
+    table, n_blocks = release.histogram, len(release.n)
+    width = len(table.count) // n_blocks
+    lower, upper = (np.reshape(e, (-1, width)) if width else e for e in (table.lower, table.upper))
+    same = len(table.count) == n_blocks * width and (np.diff(table.start) == width).all()
+    if not (width and same and (lower == lower[0]).all() and (upper == upper[0]).all()):
+        raise ReleaseError(
+            "noise_sd: every block must have the same bins, got different ones; publish zero "
+            "counts too"
+        )
+    if domain.integer:
+        low, high = tables.integer_edges(table)
+        low, high = low[:width], high[:width]
+        low[0], high[-1] = domain.low, domain.high
+    else:
+        low, high = lower[0].copy(), upper[0].copy()
+        low[0], high[-1] = domain.low, domain.high
+    count = table.count.reshape(n_blocks, width).astype(float)
+    return PublishedCounts(release.n, low, high, count, np.ones(n_blocks, dtype=bool))
 
 
 def full_lists(release: Release) -> BoolArray:

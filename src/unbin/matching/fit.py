@@ -64,6 +64,11 @@ def fit_matching(
             "matching: cannot use published means, got a release with some; use "
             "method='likelihood', or leave the means out"
         )
+    if release.noise_sd > 0:
+        raise ReleaseError(
+            "matching: takes counts at their word, got a release with noise added; use "
+            "method='likelihood'"
+        )
     bounds = rank_bounds(release, family.domain)
     objective = Objective(design, family, design.ridge(alpha), bounds)
     solutions = []
