@@ -54,6 +54,8 @@ class Release:
         Means of the targets, NaN for a block without one; None when no block has one.
     noise_sd : float
         Standard deviation of noise that is known to have been added to every count.
+    source : str
+        How the file it was read from was understood; empty for a release made in Python.
     """
 
     blocks: TextArray
@@ -62,6 +64,7 @@ class Release:
     order_statistics: OrderStatistics
     means: FloatArray | None = None
     noise_sd: float = 0.0
+    source: str = ""
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -457,6 +460,7 @@ class Release:
             self.order_statistics.take(place),
             None if self.means is None else self.means[place],
             self.noise_sd,
+            source=self.source,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:

@@ -1,0 +1,53 @@
+"""What a user may say about a file, checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from unbin.exceptions import ParameterError
+from unbin.readers.cells import Scheme, find_scheme
+from unbin.settings import check_choice
+
+_ROUNDING = re.compile(r"none|nearest-[1-9][0-9]{0,5}|nearest-(?:[0-9]*\.)?[0-9]{1,6}%")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Choices of the user; None where the dialect's own guess stands."""
+
+    block: str | None = None
+    label: str | None = None
+    count: str | None = None
+    where: Mapping[str, Any] | None = None
+    closed: str | None = None
+    suppression: Any = None
+    rounding: str | None = None
+
+    def scheme(self, usual: str) -> Scheme:
+        """Return how cells are read; ``usual`` is the dialect's own way."""
+        return find_scheme(self.suppression, self.rounding, usual)
+
+
+def check_options(options: Options) -> Options:
+    """Return the options, or raise a :class:`ParameterError` that says what to pass."""
+    for name in ("block", "label", "count"):
+        value = getattr(options, name)
+        if value is not None and not isinstance(value, str):
+            raise ParameterError(f"{name}: must be the name of a column, got {value!r}; pass text")
+    if options.closed is not None:
+        check_choice("closed", options.closed, ("right", "left", "both"))
+    rounding = options.rounding
+    if rounding is not None and not (isinstance(rounding, str) and _ROUNDING.fullmatch(rounding)):
+        raise ParameterError(
+            f"rounding: unknown, got {rounding!r}; use 'nearest-5', 'nearest-0.1%' or 'none'"
+        )
+    if options.where is not None and not isinstance(options.where, Mapping):
+        raise ParameterError(
+            f"where: must map columns to the values to keep, got {options.where!r}; pass for "
+            "example {'year': '2022'}"
+        )
+    options.scheme("none")
+    return options
