@@ -11,11 +11,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unbin.aggregation import aggregate
     from unbin.estimator import AggregatedGLM
+    from unbin.permutation import permutation_test
     from unbin.release import Release
     from unbin.selection import BlockKFold
     from unbin.target import AggregatedTarget
 
-__all__ = ["AggregatedGLM", "AggregatedTarget", "BlockKFold", "Release", "aggregate"]
+__all__ = [
+    "AggregatedGLM",
+    "AggregatedTarget",
+    "BlockKFold",
+    "Release",
+    "aggregate",
+    "permutation_test",
+]
 __version__ = "0.1.0"
 
 _HOME = {
@@ -24,6 +32,7 @@ _HOME = {
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
     "aggregate": "unbin.aggregation",
+    "permutation_test": "unbin.permutation",
 }
 
 
