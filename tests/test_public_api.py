@@ -13,6 +13,7 @@ PUBLIC = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "permutation_test",
     "read_release",
 ]
 

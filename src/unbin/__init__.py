@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unbin.aggregation import aggregate
     from unbin.estimator import AggregatedGLM
+    from unbin.permutation import permutation_test
     from unbin.readers import read_release
     from unbin.release import Release
     from unbin.selection import BlockKFold
@@ -22,6 +23,7 @@ __all__ = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "permutation_test",
     "read_release",
 ]
 __version__ = "0.1.0"
@@ -32,6 +34,7 @@ _HOME = {
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
     "aggregate": "unbin.aggregation",
+    "permutation_test": "unbin.permutation",
     "read_release": "unbin.readers",
 }
 

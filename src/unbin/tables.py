@@ -11,7 +11,7 @@ statistic left out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -327,6 +327,15 @@ def no_order(n_blocks: int) -> OrderStatistics:
     """Return a table in which no block has an order statistic."""
     empty = np.zeros(0)
     return OrderStatistics(np.zeros(n_blocks + 1, np.int64), np.zeros(0, np.int64), empty, empty)
+
+
+def scale_counts(table: Histogram, n: IntArray) -> Histogram:
+    """Return the same shares of other numbers of people, as whole counts that add up to them."""
+    total = np.maximum(table.total(), 1)
+    factor = np.repeat(n / total, np.diff(table.start))
+    cumulative = np.rint(segment_cumsum(table.count, table.start) * factor).astype(np.int64)
+    before = np.where(first_rows(table.start), 0, np.roll(cumulative, 1))
+    return replace(table, count=cumulative - before)
 
 
 def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:

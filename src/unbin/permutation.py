@@ -1,0 +1,292 @@
+"""Does the outcome go with the features at all? Tests by permutation (the paper's section 4.1).
+
+- ``"error"``, when the individual targets are known: the fit depends on a block's targets only
+  through its table, which a permutation of the targets within blocks leaves as it is. So the error
+  of the recovered means is compared with its errors against targets permuted within blocks: an
+  exact test without a single refit.
+- ``"block-means"``, from the release alone: whole tables are dealt out anew among blocks of like
+  size, and the R² of the regression of block means on block means is compared.
+- ``"refit"``, from the release alone: the same deals, but the whole model is fitted to each.
+- ``"paper"`` reads the paper's figure literally: the distance between the model's own imputed
+  targets and its means, against fits to permuted individual targets. The imputed targets were
+  chosen to lie near the means, so it rejects always, relationship or none. It is here to reproduce
+  the figure, not to test with.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rich.progress import track
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from unbin import tables
+from unbin.contextual import block_context
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
+from unbin.families import BregmanFamily, get_family
+from unbin.frames import as_floats
+from unbin.likelihood.ecological import block_targets
+from unbin.likelihood.order import published_order
+from unbin.likelihood.statistics import published_counts
+from unbin.predictions import TRANSFORMS
+from unbin.release import Release
+from unbin.settings import check_choice, check_whole
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, FloatArray, IntArray
+
+_BLOCKS_PER_DEAL = 10
+_TIE = 1e-12
+"""Sums of the same numbers in another order differ by less than this share."""
+
+Loss = Callable[[FloatArray, FloatArray], float]
+
+
+@dataclass(frozen=True, slots=True)
+class PermutationTest:
+    """What was seen, and what would be seen if nothing went with the features.
+
+    Attributes
+    ----------
+    kind : {"error", "block-means", "refit", "paper"}
+    statistic : float
+        Of the data; small tells of a relationship where it is an error, else large does.
+    null : (n_permutations,)
+        The statistic of each permutation.
+    p_value : float
+        Share of permutations, the data among them, that tell as much of a relationship.
+    """
+
+    kind: str
+    statistic: float
+    null: FloatArray
+    p_value: float
+
+    def __str__(self) -> str:
+        name = NAMES[self.kind]
+        return (
+            f"permutation test: {name} {self.statistic:.4g}, {np.median(self.null):.4g} in the "
+            f"middle of {len(self.null):,} permutations, p = {self.p_value:.4f}"
+        )
+
+
+def permutation_test(
+    model: AggregatedGLM,
+    X: ArrayLike,
+    target: AggregatedTarget,
+    n_permutations: int = 1000,
+    *,
+    y: ArrayLike | None = None,
+    kind: str = "auto",
+    random_state: int | None = None,
+    progress: bool = False,
+) -> PermutationTest:
+    """Test whether the published target goes with the features at all.
+
+    Parameters
+    ----------
+    model : AggregatedGLM
+        Its settings; a copy is fitted.
+    X : (n, d)
+    target : AggregatedTarget
+    n_permutations : int
+    y : (n,), optional
+        The individual targets, where somebody has them.
+    kind : {"auto", "error", "block-means", "refit", "paper"}
+        "auto" is "error" with ``y`` and "block-means" without. "error" sees what goes with the
+        features within blocks, "block-means" what goes with them between blocks. "refit" costs
+        ``n_permutations`` fits. "paper" is no test: it rejects always (see the module).
+    random_state : int, optional
+    progress : bool
+        Show a progress bar.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> rng = np.random.default_rng(0)
+    >>> county = np.repeat(np.arange(40).astype(str), 25)
+    >>> X = rng.normal(size=(1000, 2)) + rng.normal(size=(40, 2)).repeat(25, axis=0)
+    >>> y = X @ [1.0, 0.0] + rng.normal(size=1000)
+    >>> target = unbin.aggregate(y, county).align(county)
+    >>> unbin.permutation_test(unbin.AggregatedGLM(), X, target, random_state=0).p_value < 0.01
+    True
+    """
+    if not isinstance(target, AggregatedTarget):
+        raise ParameterError(
+            f"target: must be an aggregated target, got {type(target).__name__}; pass "
+            "release.align(blocks), and individual targets as y="
+        )
+    n_permutations = check_whole("n_permutations", n_permutations, low=1)
+    if check_choice("kind", kind, ("auto", *NAMES)) == "auto":
+        kind = "block-means" if y is None else "error"
+    rng = np.random.default_rng(random_state)
+    rounds = track(range(n_permutations), "permutations", disable=not progress)
+    run: Any = _block_means if kind == "block-means" else _refits
+    if kind in _ERRORS:
+        run = partial(_errors if kind == "error" else _paper, _check_targets(y, kind, len(target)))
+    with warnings.catch_warnings():  # the test is valid whether or not the release can tell
+        warnings.simplefilter("ignore", IdentificationWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        seen, null = run(model, X, target, rng, rounds)
+    sign = -1 if kind in _ERRORS else 1
+    tells = sign * (null - seen) >= -_TIE * abs(seen)
+    p_value = (1 + int(tells.sum())) / (1 + n_permutations)
+    return PermutationTest(kind, seen, null, p_value)
+
+
+NAMES = {
+    "error": "error of the recovered means",
+    "block-means": "R² of the block means",
+    "refit": "fit of the published table",
+    "paper": "distance of the imputed targets",
+}
+"""What each kind of test compares."""
+
+_ERRORS = ("error", "paper")
+
+
+def _check_targets(y: ArrayLike | None, kind: str, n: int) -> FloatArray:
+    if y is None:
+        raise ParameterError(f"y: kind={kind!r} needs the individual targets, got None; pass y=")
+    values = as_floats(y, where="y")
+    if values.shape != (n,):
+        raise AlignmentError(f"y: must hold the {n} targets of X, got shape {values.shape}")
+    return values
+
+
+# -- with individual targets -----------------------------------------------------------------------
+
+
+def _errors(
+    y: FloatArray,
+    model: AggregatedGLM,
+    X: ArrayLike,
+    target: AggregatedTarget,
+    rng: np.random.Generator,
+    rounds: Iterable[int],
+) -> tuple[float, FloatArray]:
+    fitted = clone(model).fit(X, target)
+    mean = fitted.predict(X, blocks=target.blocks)
+    loss = _loss(fitted)
+    # rows sorted by block and, within it, at random: a permutation within blocks
+    layout = np.argsort(target.codes, kind="stable")
+    y, mean, codes = y[layout], mean[layout], target.codes[layout]
+    null = [loss(y[np.argsort(codes + rng.random(len(y)))], mean) for _ in rounds]
+    return loss(y, mean), np.array(null)
+
+
+def _paper(
+    y: FloatArray,
+    model: AggregatedGLM,
+    X: ArrayLike,
+    target: AggregatedTarget,
+    rng: np.random.Generator,
+    rounds: Iterable[int],
+) -> tuple[float, FloatArray]:
+    fitted = clone(model).fit(X, target)
+    loss = _loss(fitted)
+    settings: dict[str, Any] = {
+        "family": fitted.family_,
+        "alpha": fitted.alpha_,
+        "contextual": False,
+    }
+    oracle = clone(model).set_params(**settings)
+
+    def permuted() -> float:
+        shuffled = rng.permutation(y)
+        return loss(shuffled, oracle.fit(X, shuffled).predict(X))
+
+    seen = loss(fitted.impute(), fitted.predict(X, blocks=target.blocks))
+    return seen, np.array([permuted() for _ in rounds])
+
+
+def _loss(fitted: AggregatedGLM) -> Loss:
+    """Return the family's mean divergence, or the mean squared error where it has none."""
+    family = get_family(str(fitted.family_), fitted.n_trials)
+    if isinstance(family, BregmanFamily) and fitted.target_transform is None:
+        return lambda y, mean: float(family.divergence(y, mean).mean())
+    return lambda y, mean: float(((y - mean) ** 2).mean())
+
+
+# -- from the release alone ------------------------------------------------------------------------
+
+
+def _block_means(
+    model: AggregatedGLM,
+    X: ArrayLike,
+    target: AggregatedTarget,
+    rng: np.random.Generator,
+    rounds: Iterable[int],
+) -> tuple[float, FloatArray]:
+    release = TRANSFORMS[model.target_transform].target(target).release
+    name = "gaussian" if model.family in ("auto", "ordinal") else model.family
+    counts = published_counts(release, get_family(name, model.n_trials).domain)
+    order = published_order(release, counts)
+    middle = None if order is None else order.middle()
+    mean = block_targets(counts, release.means, middle).mean
+    x = block_context(np.asarray(X, dtype=np.float64), target).means
+    known = np.isfinite(mean)
+    mean, x, people = mean[known], x[known], release.n[known]
+    if len(mean) <= x.shape[1] + 2:
+        raise ParameterError(
+            f"kind: 'block-means' needs more blocks than features, got {len(mean)} blocks and "
+            f"{x.shape[1]} features; pass the individual targets as y="
+        )
+    weight = np.sqrt(people / people.sum())
+    basis = np.linalg.svd(weight[:, None] * (x - weight**2 @ x), full_matrices=False)
+    size = basis.S
+    q = basis.U[:, size > 1e-9 * size.max(initial=0.0)]
+
+    def r_squared(y: FloatArray) -> float:
+        centred = weight * (y - weight**2 @ y)
+        total = float(centred @ centred)
+        return float(((q.T @ centred) ** 2).sum()) / total if total > 0 else 0.0
+
+    null = [r_squared(mean[_deal(people, rng)]) for _ in rounds]
+    return r_squared(mean), np.array(null)
+
+
+def _refits(
+    model: AggregatedGLM,
+    X: ArrayLike,
+    target: AggregatedTarget,
+    rng: np.random.Generator,
+    rounds: Iterable[int],
+) -> tuple[float, FloatArray]:
+    release, fitted = target.release, clone(model).fit(X, target)
+    fixed = clone(model).set_params(family=fitted.family_, alpha=fitted.alpha_)
+
+    def refit() -> float:
+        dealt = _with_tables(release, _deal(release.n, rng))
+        return -float(fixed.fit(X, AggregatedTarget(dealt, target.codes)).objective_)
+
+    return -float(fitted.objective_), np.array([refit() for _ in rounds])
+
+
+def _deal(people: IntArray, rng: np.random.Generator) -> IntArray:
+    """Return whose table each block gets: another block's of like size, at random."""
+    by_size = np.argsort(people, kind="stable")
+    n_deals = max(1, len(people) // _BLOCKS_PER_DEAL)
+    deal = np.sort(np.arange(len(people)) % n_deals)
+    place = np.empty(len(people), dtype=np.int64)
+    place[by_size] = by_size[np.argsort(deal + rng.random(len(people)))]
+    return place
+
+
+def _with_tables(release: Release, place: IntArray) -> Release:
+    """Give each block the table of another one, its counts scaled to the people of the block."""
+    order = release.order_statistics.take(place)
+    if len(order.value) and (release.n[place] != release.n).any():
+        raise ParameterError(
+            "kind: 'refit' cannot move order statistics between blocks of different size; use "
+            "'block-means'"
+        )
+    histogram = tables.scale_counts(release.histogram.take(place), release.n)
+    means = None if release.means is None else release.means[place]
+    return replace(release, histogram=histogram, order_statistics=order, means=means)
