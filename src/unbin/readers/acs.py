@@ -21,6 +21,7 @@ from unbin.readers.sheets import Sheet, Table, read_error, shown
 from unbin.release import Release
 
 _VARIABLE = re.compile(r"(?P<table>[A-Z]{1,2}[0-9]{5}[A-Z]*)_(?P<number>[0-9]{3})E?")
+_NO_ANNOTATION = ("", "null", "**", "***", "*****")
 _LEVEL = re.compile(r"[0-9]{7}US(?=.)")
 _INCOME = (
     "Total", "Less than $10,000", "$10,000 to $14,999", "$15,000 to $19,999", "$20,000 to $24,999",
@@ -82,11 +83,16 @@ def _wide(sheet: Sheet, options: Options, scheme: Scheme) -> tuple[Table, Cells]
         cells = table.parse(name, lambda text: parse_cell(text, scheme))
         notes = table.find(f"{name}A")
         if notes:
-            told = table.parse(notes, lambda text: parse_cell(text, scheme) if text else None)
+            told = table.parse(notes, lambda text: _annotated(text, scheme))
             cells = [a if note is None else note for a, note in zip(cells, told, strict=True)]
         for block, cell, row in zip(ids, cells, table.rows, strict=True):
             _add(result, block, label, cell, row, table, one_row=True)
     return table, result
+
+
+def _annotated(text: str, scheme: Scheme) -> Cell | None:
+    """Return what an annotation makes of its estimate; most are about the margin of error."""
+    return None if text in _NO_ANNOTATION else parse_cell(text, scheme)
 
 
 def _add(

@@ -44,18 +44,21 @@ class Scheme:
         Counts are shown as multiples of this; zeros are true zeros.
     shown_from : int
         The smallest count other than 0 that is shown.
+    open_ends : bool
+        Whether "2,500-" and "250,000+" stand for at most and at least.
     """
 
     symbols: Mapping[str, Bounds] = field(default_factory=dict)
     rounding: int = 1
     shown_from: int = 1
+    open_ends: bool = False
 
 
 _ACS = ("-", "n", "(x)", "**", "***", "*****", "null", "")
 _ACS_SENTINELS = (-666666666, -999999999, -888888888, -222222222, -333333333, -555555555)
 SCHEMES: dict[str, Scheme] = {
     "none": Scheme(),
-    "acs": Scheme(dict.fromkeys((*_ACS, *map(str, _ACS_SENTINELS)), (0, None))),
+    "acs": Scheme(dict.fromkeys((*_ACS, *map(str, _ACS_SENTINELS)), (0, None)), open_ends=True),
     # a cell hidden only to protect another one may be large: its total bounds it
     "cms": Scheme({"*": (1, 10), "#": (1, None), "": (0, None)}),
     "cdc-wonder": Scheme({"suppressed": (0, 9), "missing": (0, None)}),
@@ -72,7 +75,7 @@ def find_scheme(suppression: Any, rounding: str | None, usual: str) -> Scheme:
     """Return the scheme a user named, or the dialect's usual one."""
     if isinstance(suppression, Mapping):
         scheme = Scheme({str(k).strip().lower(): _bounds(k, v) for k, v in suppression.items()})
-    elif suppression is None or suppression in SCHEMES:
+    elif suppression is None or (isinstance(suppression, str) and suppression in SCHEMES):
         scheme = SCHEMES[usual if suppression is None else suppression]
     else:
         raise ParameterError(
@@ -119,7 +122,7 @@ def parse_cell(text: str, scheme: Scheme) -> Cell:
         most = parse_whole(at_most[2]) - (at_most[1] == "<")
         return Cell(0, max(most, 0), hidden=True)
     is_open = _OPEN.fullmatch(key)
-    if is_open:
+    if is_open and scheme.open_ends:
         edge = parse_whole(is_open[1])
         return Cell(edge, None, hidden=True) if is_open[2] == "+" else Cell(0, edge, hidden=True)
     try:

@@ -11,7 +11,7 @@ from unbin.readers.sheets import shown
 LARGEST = 1e15
 """The largest count: beyond 2**53 floats skip whole numbers."""
 _NUMBER = re.compile(
-    r"[+-]?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?"
+    r"[+-]?(?=\.?[0-9])(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?"
     r"(?:e[+-]?[0-9]{1,4})?"
 )
 _OPEN = {"": None, "inf": 1, "+inf": 1, "infinity": 1, "∞": 1, "-inf": -1, "-infinity": -1}
@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 def parse_number(text: str) -> float:
     """Return a finite number; commas or blanks may part thousands."""
     cleaned = plain(text)
-    if not _NUMBER.fullmatch(cleaned) or not re.search("[0-9]", cleaned):
+    if not _NUMBER.fullmatch(cleaned):
         hint = "write decimals with a point" if "," in cleaned else "correct the cell"
         if cleaned.startswith(("=", "@")):
             hint = "save the table with values instead of formulas"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,5 +49,14 @@ def check_options(options: Options) -> Options:
             f"where: must map columns to the values to keep, got {options.where!r}; pass for "
             "example {'year': '2022'}"
         )
+    for name, value in (options.where or {}).items():
+        good = isinstance(value, str | int) or (
+            isinstance(value, Sequence) and all(isinstance(v, str | int) for v in value)
+        )
+        if not good:
+            raise ParameterError(
+                f"where: {name!r} must be text or a list of texts, got {value!r}; pass for "
+                "example ['2021', '2022']"
+            )
     options.scheme("none")
     return options
