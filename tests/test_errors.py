@@ -197,7 +197,7 @@ READING = [
     ("aggregate-bins-one-edge", lambda: aggregate([1.0], bins=[3]), BinError, r"bins: edges must increase and be at least 2, got \[3.0\]"),
     ("aggregate-blocks-length", lambda: aggregate([1.0, 2.0], ["a"]), AlignmentError, "blocks: must be as long as y, got 1 ids for 2 values; pass the block"),
     # -- align
-    ("align-totals", lambda: histogram().align(["a"] * 3 + ["b"] * 5), AlignmentError, r"block 'b': the release counts 4 people, X has 5 rows \(1 of 2 blocks differ\); check for missing rows"),
+    ("align-totals", lambda: histogram().align(["a"] * 3 + ["b"] * 5), AlignmentError, r"block 'b': the release counts 4 people, X has 5 rows \(1 of 2 blocks differ\); the release counts fewer"),
     ("align-totals-zero", lambda: histogram(count=[0, 0, 3, 1]).align(["a"] * 2 + ["b"] * 4), AlignmentError, "block 'a': the release counts 0 people, X has 2 rows"),
     ("align-unknown", lambda: histogram().align(["a"] * 3 + ["c"] * 4), AlignmentError, "block 'c': must be in the release, got 1 block in X that is not; the release has 'a', 'b'; check the ids"),
     ("align-unknown-many", lambda: aggregate(np.arange(5.0), list("abcde")).align(["x", "y"]), AlignmentError, "block 'x': must be in the release, got 2 blocks in X that are not; the release has 'a', 'b', 'c', …; check"),

@@ -16,7 +16,8 @@
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
-    └── IdentificationWarning              the release cannot tell, in one sentence
+    ├── IdentificationWarning              the release cannot tell, in one sentence
+    └── AlignmentWarning                   what was changed, on request, to make the table fit
 
 Messages read "where: what, got what; what to do".
 """
@@ -74,3 +75,7 @@ class AggregatedTargetError(UnbinError, TypeError):
 
 class IdentificationWarning(UserWarning):
     """The release cannot tell the coefficients apart."""
+
+
+class AlignmentWarning(UserWarning):
+    """What was rescaled or left out, on request, to tie a release to the rows of X."""

@@ -138,9 +138,7 @@ def log_release(release: Release) -> Release:
         lower, upper = (np.log(np.maximum(edge, 0)) for edge in (histogram.lower, histogram.upper))
     keep = histogram.upper > 0
     start = np.concatenate([[0], np.cumsum(keep)])[histogram.start]
-    logged = replace(
-        histogram, start=start, lower=lower[keep], upper=upper[keep], count=histogram.count[keep]
-    )
+    logged = replace(histogram, lower=lower, upper=upper).rows(start, keep)
     return replace(
         release, histogram=logged, order_statistics=replace(order, value=np.log(order.value))
     )

@@ -13,10 +13,20 @@ from typing import Any
 import numpy as np
 
 from unbin import reading, tables
-from unbin.alignment import check_all_present, check_totals, find_blocks
+from unbin.alignment import (
+    ReleaseCheck,
+    Totals,
+    check_all_present,
+    check_release,
+    check_totals,
+    count_rows,
+    drop_missing,
+    find_blocks,
+    scale_to,
+    spread_blocks,
+)
 from unbin.exceptions import (
     AlignmentError,
-    BinError,
     BlockError,
     CountError,
     DomainError,
@@ -24,8 +34,10 @@ from unbin.exceptions import (
 )
 from unbin.families import Interval
 from unbin.frames import as_text
+from unbin.histograms import read_cumulative, read_histogram
+from unbin.intervals import narrow, uncertain_blocks
 from unbin.segments import segment_cumsum, segment_start
-from unbin.settings import check_choice, check_number
+from unbin.settings import check_choice, check_flag, check_number
 from unbin.tables import Histogram, OrderStatistics
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
@@ -77,9 +89,12 @@ class Release:
         lower: str = "lower",
         upper: str = "upper",
         count: str | None = "count",
+        count_low: str | None = None,
+        count_high: str | None = None,
         percent: str | None = None,
         n: str | None = None,
         closed: str = "right",
+        rounding: str | None = None,
         noise_sd: float = 0.0,
     ) -> Release:
         """Read a table with one row per block and bin.
@@ -92,13 +107,19 @@ class Release:
         lower, upper : str
             Columns of edges; missing or infinite means open. Equal edges hold that value alone.
         count : str
-            Column of counts.
+            Column of counts; may be missing where there is an interval.
+        count_low, count_high : str, optional
+            Columns with the least and the most a suppressed count can be; both missing where the
+            count is exact.
         percent : str, optional
             Column of percentages to read instead of counts; needs ``n``.
         n : str, optional
             Column with the people of the block, the same in all its rows.
         closed : {"right", "left", "both"}
             Which edges belong to a bin. "both" is for integers: 5-9, 10-14.
+        rounding : str, optional
+            How exact counts were rounded: "nearest-5", "random-3", "down-10", "up-5"; or
+            percentages: "nearest-0.1%". Each is then an interval.
         noise_sd : float
             Standard deviation of noise that the publisher added to every count for privacy. Noisy
             counts may be negative or fractional and need not add up; the rows of X (or ``n``) say
@@ -112,41 +133,23 @@ class Release:
         Release: 1 block, 12 people
           histogram: 1 block, 2 bins, open below and above
         """
-        check_choice("closed", closed, tables.CLOSED)
-        ids = reading.read_ids(frame, block, value=lower, role="lower")
-        low = reading.read_floats(frame, lower, ids, role="lower")
-        high = reading.read_floats(frame, upper, ids, role="upper")
-        low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
-        if closed == "both":
-            low = reading.whole_edges(low, high) - (low < high)
-        names, codes = np.unique(ids, return_inverse=True)
-        order = np.lexsort((high, low, codes))
-        start = segment_start(codes, len(names))
-        people = None if n is None else reading.read_people(frame, n, codes, names)
-        column_name = "count" if count is None else count
         noisy = check_number("noise_sd", noise_sd, low=0.0) > 0
-        counts: Any
-        if percent is not None:
-            counts = reading.read_percent_counts(frame, percent, people, order, start, names)
-        elif noisy:
-            counts = reading.read_floats(frame, column_name, ids, role="count")[order]
-            reading.require_finite(counts, ids[order], column_name)
-        else:
-            counts = reading.read_counts(frame, column_name, ids)[order]
-        side = "left" if closed == "left" else "right"
-        table = Histogram(start, low[order], high[order], counts, side)
-        tables.check_histogram(table, names)
-        if noisy:
-            n_people = np.zeros(len(names), np.int64) if people is None else people
-            return cls(names, n_people, table, tables.no_order(len(names)), noise_sd=noise_sd)
-        total = table.total()
-        if people is not None and (people != total).any():
-            b = int(np.argmax(people != total))
-            raise CountError(
-                f"block {str(names[b])!r}: the bins must count the people of column {n!r}, got "
-                f"{total[b]} in the bins and {people[b]} in the column; correct one of them"
-            )
-        return cls(names, total, table, tables.no_order(len(names)))
+        found = read_histogram(
+            frame,
+            block=block,
+            lower=lower,
+            upper=upper,
+            count=count,
+            count_low=count_low,
+            count_high=count_high,
+            percent=percent,
+            n=n,
+            closed=closed,
+            rounding=rounding,
+            noisy=noisy,
+        )
+        order = tables.no_order(len(found.names))
+        return cls(found.names, found.n, found.table, order, noise_sd=noise_sd)
 
     @classmethod
     def from_quantiles(
@@ -280,40 +283,8 @@ class Release:
         edge, otherwise the first bin is open below. With ``closed="left"`` the counts are those
         below each value.
         """
-        check_choice("closed", closed, ("right", "left"))
-        ids = reading.read_ids(frame, block, value=value, role="value")
-        values = reading.read_floats(frame, value, ids, role="value")
-        if np.isnan(values).any():
-            raise BinError(
-                f"block {str(ids[np.argmax(np.isnan(values))])!r}: column {value!r} must hold "
-                "edges, got a missing one; say inf for an open end"
-            )
-        counts = reading.read_counts(frame, count, ids)
-        names, codes = np.unique(ids, return_inverse=True)
-        opens = np.ones(len(names), dtype=bool)
-        opens[codes[counts == 0]] = False
-        codes = np.concatenate([codes, np.flatnonzero(opens)])
-        values = np.concatenate([values, np.full(opens.sum(), -np.inf)])
-        counts = np.concatenate([counts, np.zeros(opens.sum(), np.int64)])
-        order = np.lexsort((counts, values, codes))
-        start = segment_start(codes, len(names))
-        points = tables.Cumulative(start, values[order], counts[order])
-        table = tables.cumulative_to_histogram(points, closed=closed)
-        tables.check_histogram(table, names)
-        if (table.count < 0).any():
-            inner = np.repeat(names, np.diff(table.start))
-            raise CountError(
-                f"block {str(inner[np.argmax(table.count < 0)])!r}: cumulative counts must not "
-                f"decrease with the value, got a step of {table.count.min()}; check which count "
-                "belongs to which value"
-            )
-        if (np.diff(table.start) == 0).any():
-            raise CountError(
-                f"block {str(names[np.argmax(np.diff(table.start) == 0)])!r}: the last cumulative "
-                "count is the number of people, got a single point with count 0; add the points "
-                "above it, or drop the block"
-            )
-        return cls(names, table.total(), table, tables.no_order(len(names)))
+        found = read_cumulative(frame, block=block, value=value, count=count, closed=closed)
+        return cls(found.names, found.n, found.table, tables.no_order(len(found.names)))
 
     def combine(self, other: Release) -> Release:
         """Join two releases: further statistics of the same blocks, or other blocks.
@@ -321,8 +292,8 @@ class Release:
         Where both name the number of people they must agree, and a block may have one histogram.
         """
         names = np.union1d(self.blocks, other.blocks)
-        parts = [_spread(release, names) for release in (self, other)]
-        known = [part._knows_people() for part in parts]
+        parts = [spread_blocks(release, names) for release in (self, other)]
+        known = [part.knows_people() for part in parts]
         clash = known[0] & known[1] & (parts[0].n != parts[1].n)
         if clash.any():
             b = int(np.argmax(clash))
@@ -348,6 +319,7 @@ class Release:
 
     def to_order_statistics(self) -> Release:
         """Spell every histogram as order statistics, the paper's reading of a histogram."""
+        self._require_exact("to_order_statistics")
         if len(self.order_statistics.value):
             raise ReleaseError(
                 "to_order_statistics: the release must hold histograms only, got order statistics "
@@ -375,6 +347,7 @@ class Release:
 
     def to_cumulative(self) -> dict[str, Any]:
         """Return columns block, value, count: how many people are at or below each value."""
+        self._require_exact("to_cumulative")
         release = self.to_histogram() if len(self.order_statistics.value) else self
         points = tables.histogram_to_cumulative(release.histogram)
         block = np.repeat(self.blocks, np.diff(points.start))
@@ -392,6 +365,9 @@ class Release:
                 "upper": histogram.upper,
                 "count": histogram.count,
             }
+            if histogram.count_low is not None and histogram.count_high is not None:
+                result["histogram"]["count_low"] = histogram.count_low
+                result["histogram"]["count_high"] = histogram.count_high
         if len(order.value):
             block = np.repeat(self.blocks, np.diff(order.start))
             people = np.repeat(self.n, np.diff(order.start))
@@ -410,19 +386,32 @@ class Release:
 
     # -- towards the rows of X -------------------------------------------------------------------
 
-    def align(self, blocks: ArrayLike | None = None) -> AggregatedTarget:
+    def align(
+        self,
+        blocks: ArrayLike | None = None,
+        *,
+        scale: bool = False,
+        on_missing: str = "error",
+    ) -> AggregatedTarget:
         """Tie the release to the rows of X.
 
         Parameters
         ----------
         blocks : (n_rows,) block id of each row of X
             May be left out when the release has one block of known size.
+        scale : bool
+            Rescale the counts of blocks that count other people than X, and say by how much.
+        on_missing : {"error", "drop"}
+            What to do about people without a release and releases without people. "drop" leaves
+            such releases out; such people stay in X, but nothing is published about them.
 
         Returns
         -------
         AggregatedTarget
             To be passed as ``y``.
         """
+        check_flag("scale", scale)
+        check_choice("on_missing", on_missing, ("error", "drop"))
         if blocks is None:
             if len(self.blocks) != 1 or self.n[0] == 0:
                 raise AlignmentError(
@@ -430,22 +419,32 @@ class Release:
                     "the block of each row of X"
                 )
             return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
-        ids = as_text(blocks, where="blocks")
-        if ids.size == 0:
-            raise AlignmentError(
-                "blocks: must name the block of each row, got 0 ids; pass the block of each row of "
-                "X"
-            )
-        seen, inverse = np.unique(ids, return_inverse=True)
-        check_all_present(self.blocks, self._is_published(), find_blocks(self.blocks, seen))
-        release = self.select(seen)
-        rows = np.bincount(inverse)
-        check_totals(release.blocks, release.n, release._knows_people(), rows)
+        seen, codes, rows = count_rows(blocks)
+        if on_missing == "error":
+            check_all_present(self.blocks, self.is_published(), find_blocks(self.blocks, seen))
+            release = self.select(seen)
+        else:
+            release = drop_missing(self, seen, rows)
+        totals = Totals.of(release, rows)
+        if scale:
+            release = scale_to(release, totals)
+        else:
+            check_totals(totals)
         order = release.order_statistics.with_ranks(rows)
         tables.check_order(order, release.blocks)
         tables.check_ranks(order, rows, release.blocks)
-        released = replace(release, n=rows.astype(np.int64), order_statistics=order)
-        return AggregatedTarget(released, inverse.astype(np.int64))
+        histogram = narrow(release.histogram, rows)
+        aligned = replace(release, n=rows, histogram=histogram, order_statistics=order)
+        return AggregatedTarget(aligned, codes)
+
+    def check(self, blocks: ArrayLike) -> ReleaseCheck:
+        """Report whether the release fits the rows of X: joins, totals, suppression, open bins.
+
+        Parameters
+        ----------
+        blocks : (n_rows,) block id of each row of X
+        """
+        return check_release(self, blocks)
 
     def select(self, blocks: ArrayLike) -> Release:
         """Return the release of some blocks only."""
@@ -466,7 +465,7 @@ class Release:
     def check_domain(self, domain: Interval, *, family: str) -> None:
         """Raise :class:`DomainError` if somebody was published outside the family's domain."""
         histogram, order = self.histogram, self.order_statistics
-        outside = (histogram.count > 0) & ~tables.reaches(histogram, domain)
+        outside = (histogram.surely() > 0) & ~tables.reaches(histogram, domain)
         if outside.any():
             k = int(np.argmax(outside))
             raise DomainError(
@@ -495,15 +494,25 @@ class Release:
     def _block_of(self, start: IntArray, row: int) -> str:
         return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
 
-    def _knows_people(self) -> BoolArray:
+    def knows_people(self) -> BoolArray:
         """Mark blocks whose number of people was published, 0 included."""
         if self.noise_sd > 0:
             return self.n > 0
-        return (self.n > 0) | (np.diff(self.histogram.start) > 0)
+        counted = (np.diff(self.histogram.start) > 0) & ~uncertain_blocks(self.histogram)
+        return (self.n > 0) | counted
 
-    def _is_published(self) -> BoolArray:
+    def _require_exact(self, where: str) -> None:
+        uncertain = uncertain_blocks(self.histogram)
+        if uncertain.any():
+            raise ReleaseError(
+                f"{where}: needs exact counts, got {plural(int(uncertain.sum()), 'block')} with "
+                "counts known only as intervals; use to_columns()"
+            )
+
+    def is_published(self) -> BoolArray:
         """Mark blocks about which the release says that they have people."""
         published = (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+        published |= uncertain_blocks(self.histogram)
         if self.noise_sd > 0:
             published |= np.diff(self.histogram.start) > 0
         return published if self.means is None else published | np.isfinite(self.means)
@@ -525,21 +534,3 @@ class Release:
         rows = (line.strip().partition(": ") for line in body)
         cells = "".join(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, _, b in rows)
         return f"<table><caption>{escape(head)}</caption>{cells}</table>"
-
-
-def _spread(release: Release, names: TextArray) -> Release:
-    """Lay a release out over more blocks; those it does not know have no statistics."""
-    place = np.searchsorted(release.blocks, names)
-    place[place == len(release.blocks)] = 0
-    known = release.blocks[place] == names
-    n = np.where(known, release.n[place], 0)
-
-    def start(old: IntArray) -> IntArray:
-        size = np.where(known, np.diff(old)[place], 0)
-        return np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-
-    h, o = release.histogram, release.order_statistics
-    histogram = Histogram(start(h.start), h.lower, h.upper, h.count, h.closed)
-    order = OrderStatistics(start(o.start), o.rank, o.quantile, o.value)
-    means = None if release.means is None else np.where(known, release.means[place], np.nan)
-    return Release(names, n, histogram, order, means, release.noise_sd)

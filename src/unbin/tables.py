@@ -42,9 +42,11 @@ class Histogram:
     lower, upper : (n_bins,)
         Edges; -inf and +inf mean open. ``lower == upper`` holds that value alone.
     count : (n_bins,)
-        People in the bin.
+        People in the bin; where it is only known as an interval, a count inside.
     closed : {"right", "left"}
         The side of a bin that belongs to it.
+    count_low, count_high : (n_bins,) or None
+        The interval each count lies in; None when all are exact.
     """
 
     start: IntArray
@@ -52,15 +54,40 @@ class Histogram:
     upper: FloatArray
     count: IntArray
     closed: str = "right"
+    count_low: IntArray | None = None
+    count_high: IntArray | None = None
 
     def total(self) -> IntArray:
         """Return the people counted in each block."""
         return segment_sum(self.count, self.start)
 
+    def surely(self) -> IntArray:
+        """Return the people certainly in each bin."""
+        return self.count if self.count_low is None else self.count_low
+
+    def hidden(self) -> BoolArray:
+        """Mark the counts that are only known as intervals."""
+        if self.count_low is None or self.count_high is None:
+            return np.zeros(len(self.count), dtype=bool)
+        return np.asarray(self.count_low < self.count_high)
+
     def take(self, blocks: IntArray) -> Histogram:
         """Return the tables of some blocks, in the order asked for."""
         start, rows = take_segments(self.start, blocks)
-        return Histogram(start, self.lower[rows], self.upper[rows], self.count[rows], self.closed)
+        return self.rows(start, rows)
+
+    def rows(self, start: IntArray, rows: IntArray | BoolArray) -> Histogram:
+        """Return some bins, as the table of the blocks that ``start`` says."""
+        low, high = self.count_low, self.count_high
+        return Histogram(
+            start,
+            self.lower[rows],
+            self.upper[rows],
+            self.count[rows],
+            self.closed,
+            None if low is None else low[rows],
+            None if high is None else high[rows],
+        )
 
     def bin_text(self, row: int) -> str:
         """Return one bin as people write it: (0, 10] or [0, 10)."""
@@ -330,12 +357,20 @@ def no_order(n_blocks: int) -> OrderStatistics:
 
 
 def scale_counts(table: Histogram, n: IntArray) -> Histogram:
-    """Return the same shares of other numbers of people, as whole counts that add up to them."""
+    """Return the same shares of other numbers of people, as whole counts that add up to them.
+
+    The ends of intervals are scaled too, and rounded outwards.
+    """
     total = np.maximum(table.total(), 1)
     factor = np.repeat(n / total, np.diff(table.start))
     cumulative = np.rint(segment_cumsum(table.count, table.start) * factor).astype(np.int64)
     before = np.where(first_rows(table.start), 0, np.roll(cumulative, 1))
-    return replace(table, count=cumulative - before)
+    scaled = replace(table, count=cumulative - before)
+    if table.count_low is None or table.count_high is None:
+        return scaled
+    low = np.minimum(np.floor(table.count_low * factor), scaled.count).astype(np.int64)
+    high = np.maximum(np.ceil(table.count_high * factor), scaled.count).astype(np.int64)
+    return replace(scaled, count_low=low, count_high=high)
 
 
 def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:
@@ -356,7 +391,14 @@ def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:
         np.concatenate([getattr(a, name), getattr(b, name)])[rows]
         for name in ("lower", "upper", "count")
     )
-    return Histogram(start, lower, upper, count, a.closed if len(a.count) else b.closed)
+    joined = Histogram(start, lower, upper, count, a.closed if len(a.count) else b.closed)
+    if a.count_low is None and b.count_low is None:
+        return joined
+    low, high = (
+        np.concatenate([t.count if getattr(t, name) is None else getattr(t, name) for t in (a, b)])
+        for name in ("count_low", "count_high")
+    )
+    return replace(joined, count_low=low[rows], count_high=high[rows])
 
 
 def join_orders(a: OrderStatistics, b: OrderStatistics) -> OrderStatistics:

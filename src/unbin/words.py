@@ -51,7 +51,9 @@ def _describe_histogram(table: Histogram) -> str:
         (False, False): "closed ends",
     }[below, above]
     bins = f"{_span(size)} bin{'' if size.max() == 1 else 's'}"
-    return f"{plural(len(size), 'block')}, {bins}, {ends}"
+    hidden = int(table.hidden().sum())
+    known = f", {plural(hidden, 'count')} known only as intervals" if hidden else ""
+    return f"{plural(len(size), 'block')}, {bins}, {ends}{known}"
 
 
 def _span(size: IntArray) -> str:

@@ -1,0 +1,204 @@
+"""Histograms and cumulative distributions, from columns to tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unbin import reading, tables
+from unbin.exceptions import BinError, CountError
+from unbin.intervals import (
+    Rounding,
+    narrow,
+    possible_people,
+    read_intervals,
+    uncertain_blocks,
+    with_intervals,
+)
+from unbin.segments import segment_start
+from unbin.settings import check_choice
+from unbin.tables import Cumulative, Histogram
+from unbin.typing import FloatArray, IntArray, TextArray
+
+
+@dataclass(frozen=True, slots=True)
+class ReadHistogram:
+    """A table as it was read.
+
+    Attributes
+    ----------
+    names : (n_blocks,) text, sorted
+    n : (n_blocks,)
+        People of each block, 0 where they are not known.
+    table : Histogram
+    """
+
+    names: TextArray
+    n: IntArray
+    table: Histogram
+
+
+def read_histogram(
+    frame: Any,
+    *,
+    block: str | None,
+    lower: str,
+    upper: str,
+    count: str | None,
+    count_low: str | None,
+    count_high: str | None,
+    percent: str | None,
+    n: str | None,
+    closed: str,
+    rounding: str | None,
+    noisy: bool,
+) -> ReadHistogram:
+    """Read one row per block and bin; the parameters are those of ``Release.from_histogram``."""
+    check_choice("closed", closed, tables.CLOSED)
+    ids = reading.read_ids(frame, block, value=lower, role="lower")
+    low, high = _read_edges(frame, lower, upper, ids, closed)
+    names, codes = np.unique(ids, return_inverse=True)
+    order = np.lexsort((high, low, codes))
+    start = segment_start(codes, len(names))
+    people = None if n is None else reading.read_people(frame, n, codes, names)
+    side = "left" if closed == "left" else "right"
+    table = Histogram(start, low[order], high[order], np.zeros(len(ids), np.int64), side)
+    tables.check_histogram(table, names)
+    column = "count" if count is None else count
+    if noisy:
+        values = reading.read_floats(frame, column, ids, role="count")[order]
+        reading.require_finite(values, ids[order], column)
+        noisy_table = Histogram(start, table.lower, table.upper, values, side)  # type: ignore[arg-type]
+        return ReadHistogram(names, _or_unknown(people, names), noisy_table)
+    if percent is not None:
+        table = _with_percentages(frame, percent, people, table, names, order, rounding)
+    elif count_low is not None and count_high is not None:
+        ends = read_intervals(frame, ids, count=count, low=count_low, high=count_high)
+        ends = _rounded_where_exact(ends, rounding)
+        table = with_intervals(table, ends[0][order], ends[1][order])
+    elif count_low is not None or count_high is not None:
+        raise CountError(
+            "count_low, count_high: an interval has two ends, got one column; name both"
+        )
+    else:
+        counts = reading.read_counts(frame, column, ids)[order]
+        table = with_intervals(table, *_rounded_where_exact((counts, counts), rounding))
+    return _with_people(names, people, n, table)
+
+
+def _read_edges(
+    frame: Any, lower: str, upper: str, ids: TextArray, closed: str
+) -> tuple[FloatArray, FloatArray]:
+    low = reading.read_floats(frame, lower, ids, role="lower")
+    high = reading.read_floats(frame, upper, ids, role="upper")
+    low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    if closed == "both":
+        low = reading.whole_edges(low, high) - (low < high)
+    return low, high
+
+
+def _rounded_where_exact(
+    ends: tuple[IntArray, IntArray], rounding: str | None
+) -> tuple[IntArray, IntArray]:
+    """Widen exact counts to what a rounding scheme may have made of them."""
+    if rounding is None:
+        return ends
+    scheme = Rounding.parse(rounding)
+    if scheme.percent:
+        raise CountError(
+            f"rounding: {rounding!r} is about percentages, got counts; say percent=... with their "
+            "column, or for example 'nearest-5'"
+        )
+    exact = ends[0] == ends[1]
+    low, high = scheme.of_counts(ends[0])
+    return np.where(exact, low, ends[0]), np.where(exact, high, ends[1])
+
+
+def _with_percentages(
+    frame: Any,
+    name: str,
+    people: IntArray | None,
+    table: Histogram,
+    names: TextArray,
+    order: IntArray,
+    rounding: str | None,
+) -> Histogram:
+    counts = reading.read_percent_counts(frame, name, people, order, table.start, names)
+    if rounding is None:
+        return with_intervals(table, counts, counts)
+    scheme = Rounding.parse(rounding)
+    if not scheme.percent:
+        raise CountError(
+            f"rounding: {rounding!r} is about counts, got percentages; say for example "
+            "'nearest-0.1%'"
+        )
+    assert people is not None
+    in_block = np.repeat(people, np.diff(table.start))
+    percent = reading.read_floats(frame, name, names[np.zeros(len(order), int)], role="percent")
+    low, high = scheme.of_percentages(percent[order], in_block)
+    return with_intervals(table, np.minimum(low, counts), np.maximum(high, counts))
+
+
+def _with_people(
+    names: TextArray, people: IntArray | None, n: str | None, table: Histogram
+) -> ReadHistogram:
+    """Check the number of people against the counts, and narrow intervals where it is known."""
+    uncertain = uncertain_blocks(table)
+    if people is None:
+        return ReadHistogram(names, np.where(uncertain, 0, table.total()), table)
+    least, most = possible_people(table)
+    off = (people < least) | (people > most)
+    if off.any():
+        b = int(np.argmax(off))
+        got = f"{least[b]}" if least[b] == most[b] else f"{least[b]} to {most[b]}"
+        raise CountError(
+            f"block {str(names[b])!r}: the bins must count the people of column {n!r}, got {got} "
+            f"in the bins and {people[b]} in the column; correct one of them"
+        )
+    return ReadHistogram(names, people, narrow(table, people))
+
+
+def _or_unknown(people: IntArray | None, names: TextArray) -> IntArray:
+    return np.zeros(len(names), np.int64) if people is None else people
+
+
+def read_cumulative(
+    frame: Any, *, block: str | None, value: str, count: str, closed: str
+) -> ReadHistogram:
+    """Read how many people are at or below each value, one row per block and value."""
+    check_choice("closed", closed, ("right", "left"))
+    ids = reading.read_ids(frame, block, value=value, role="value")
+    values = reading.read_floats(frame, value, ids, role="value")
+    if np.isnan(values).any():
+        raise BinError(
+            f"block {str(ids[np.argmax(np.isnan(values))])!r}: column {value!r} must hold edges, "
+            "got a missing one; say inf for an open end"
+        )
+    counts = reading.read_counts(frame, count, ids)
+    names, codes = np.unique(ids, return_inverse=True)
+    opens = np.ones(len(names), dtype=bool)
+    opens[codes[counts == 0]] = False
+    codes = np.concatenate([codes, np.flatnonzero(opens)])
+    values = np.concatenate([values, np.full(opens.sum(), -np.inf)])
+    counts = np.concatenate([counts, np.zeros(opens.sum(), np.int64)])
+    order = np.lexsort((counts, values, codes))
+    start = segment_start(codes, len(names))
+    points = Cumulative(start, values[order], counts[order])
+    table = tables.cumulative_to_histogram(points, closed=closed)
+    tables.check_histogram(table, names)
+    if (table.count < 0).any():
+        inner = np.repeat(names, np.diff(table.start))
+        raise CountError(
+            f"block {str(inner[np.argmax(table.count < 0)])!r}: cumulative counts must not "
+            f"decrease with the value, got a step of {table.count.min()}; check which count "
+            "belongs to which value"
+        )
+    if (np.diff(table.start) == 0).any():
+        raise CountError(
+            f"block {str(names[np.argmax(np.diff(table.start) == 0)])!r}: the last cumulative "
+            "count is the number of people, got a single point with count 0; add the points "
+            "above it, or drop the block"
+        )
+    return ReadHistogram(names, table.total(), table)
