@@ -1,21 +1,18 @@
 """Tables as agencies publish them: each dialect read, fitted and imputed."""
 
 import gzip
-import inspect
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from unbin import AggregatedGLM, Release, read_release
+from unbin import AggregatedGLM, read_release
 from unbin.exceptions import ParameterError
 from unbin.readers import DIALECTS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 INF = float("inf")
-INTERVALS = "count_low" in inspect.signature(Release.from_histogram).parameters
-needs_intervals = pytest.mark.skipif(not INTERVALS, reason="releases hold exact counts only")
 
 
 def fixture(name, **options):
@@ -111,10 +108,10 @@ def test_bins_of_a_total(write):
     assert source(release) == "tidy labels, block 'block', 1 row of unknown value left out"
 
 
-@needs_intervals
 def test_tidy_intervals(write):
     release = fixture("tidy_suppressed.csv")
-    assert intervals(release, "05001")[2] == (1, 10)
+    assert intervals(release, "05001") == [(12, 12), (30, 30), (8, 8)]  # the total says it
+    assert intervals(release, "05003") == [(1, 10), (30, 39)]
     assert source(release) == "tidy histogram, block 'block', 3 suppressed cells (1–10, 30–39)"
     release = read_release(write("block,lower,upper,count\na,,0,*\na,0,,14\n"), suppression="cms")
     assert intervals(release, "a") == [(1, 10), (14, 14)]
@@ -122,7 +119,7 @@ def test_tidy_intervals(write):
         write("block,lower,upper,count\na,,0,5\na,0,,15\n"), rounding="nearest-5"
     )
     assert intervals(release, "a") == [(3, 7), (13, 17)]
-    assert source(release) == "tidy histogram, block 'block', rounded to 5"
+    assert source(release) == "tidy histogram, block 'block', rounded (nearest-5)"
 
 
 # -- containers ------------------------------------------------------------------------------------
@@ -209,7 +206,6 @@ def test_acs():
         assert bins(long, block) == bins(release, block)
 
 
-@needs_intervals
 def test_acs_annotations():
     release, exact = fixture("acs_b19001_annotated.csv"), fixture("acs_b19001.csv")
     counts = bins(exact, "05019")[2]
@@ -246,7 +242,6 @@ def test_acs_without_people(write):
     assert release.blocks.tolist() == ["02"]
 
 
-@needs_intervals
 def test_wonder_ages():
     release = fixture("wonder_ages.txt")
     assert release.blocks.tolist() == [f"{k:05d}" for k in range(1001, 1017, 2)]
@@ -258,7 +253,6 @@ def test_wonder_ages():
     assert "8 rows of unknown value left out" in source(release)
 
 
-@needs_intervals
 def test_wonder_events():
     release = fixture("wonder_deaths.txt")
     lower, upper, _ = bins(release, "01001")
@@ -277,7 +271,6 @@ def test_wonder_without_suppressed_cells(write):
     assert release.histogram.lower[:2].tolist() == [0, 1]
 
 
-@needs_intervals
 def test_cms():
     release = fixture("cms_providers.csv")
     lower, upper, _ = bins(release, "1003000000")
@@ -298,12 +291,11 @@ def test_cms_exact(write):
     assert source(release) == "cms, block 'Bene_Geo_Cd'"
 
 
-@needs_intervals
 def test_nhs():
     release = fixture("nhs_contacts.csv")
     assert release.blocks.tolist()[0] == "R00A"
     assert bins(release, "R00A")[:2] == [[0, 0, 2, 4, 9], [0, 2, 4, 9, INF]]
-    assert source(release).startswith("nhs, block 'PRIMARY_LEVEL', rounded to 5")
+    assert source(release).startswith("nhs, block 'PRIMARY_LEVEL', rounded (nearest-5)")
     wide = [b - a for block in release.blocks for a, b in intervals(release, block)]
     assert set(wide) <= {0, 4, 6}
 
@@ -372,11 +364,11 @@ EURO = {"where": {"currency": "EUR"}}
 CASES = [
     pytest.param("tidy_labels.csv", "poisson", {}, id="tidy"),
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
-    pytest.param("acs_b19001_annotated.csv", "gaussian", {}, id="acs-notes", marks=needs_intervals),
-    pytest.param("wonder_ages.txt", "gaussian", {}, id="wonder", marks=needs_intervals),
-    pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events", marks=needs_intervals),
-    pytest.param("cms_providers.csv", "gaussian", {}, id="cms", marks=needs_intervals),
-    pytest.param("nhs_contacts.csv", "poisson", {}, id="nhs", marks=needs_intervals),
+    pytest.param("acs_b19001_annotated.csv", "gaussian", {}, id="acs-notes"),
+    pytest.param("wonder_ages.txt", "gaussian", {}, id="wonder"),
+    pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events"),
+    pytest.param("cms_providers.csv", "gaussian", {}, id="cms"),
+    pytest.param("nhs_contacts.csv", "poisson", {}, id="nhs"),
     pytest.param("eurostat_ilc_di01.tsv", "gaussian", EURO, id="eurostat"),
 ]  # fmt: skip
 
@@ -392,13 +384,14 @@ def test_read_fit_impute(name, family, options, method):
     if family != "gaussian":
         y = np.ceil(y)
     scale = y.std()
-    X = ((y - y.mean()) / scale + 0.5 * rng.normal(size=len(y)))[:, None]
+    noise = 1.5 if family == "binomial" else 0.5  # features must not tell 0 from 1 for certain
+    X = ((y - y.mean()) / scale + noise * rng.normal(size=len(y)))[:, None]
     model = AggregatedGLM(family=family, method=method).fit(X, release.align(blocks))
     assert model.coef_[0] > 0
     z = model.impute()
     assert z.shape == y.shape
     assert np.isfinite(z).all()
-    assert np.corrcoef(z, y)[0, 1] > 0.5
+    assert np.corrcoef(z, y)[0, 1] > 0.4
 
 
 # -- settings --------------------------------------------------------------------------------------
@@ -408,8 +401,8 @@ SETTINGS = [
     ({"encoding": "zlib"}, "encoding: unknown, got 'zlib'; use one of 'utf-8', 'utf-16'"),
     ({"closed": "neither"}, "closed: unknown, got 'neither'; use one of 'right', 'left', 'both'"),
     ({"suppression": "x"}, "suppression: unknown, got 'x'; use one of 'none', 'acs'"),
-    ({"rounding": "5"}, "rounding: unknown, got '5'; use 'nearest-5', 'nearest-0.1%' or 'none'"),
-    ({"rounding": 5}, "rounding: unknown, got 5; use 'nearest-5'"),
+    ({"rounding": "5"}, "rounding: unknown, got '5'; say for example 'nearest-5'"),
+    ({"rounding": 5}, "rounding: unknown, got 5; say for"),
     ({"max_bytes": 0}, "max_bytes: must be a whole number, got 0; pass 1 or more"),
     ({"block": 3}, "block: must be the name of a column, got 3; pass text"),
     ({"where": ["a"]}, r"where: must map columns to the values to keep, got \['a'\]; pass for"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -96,15 +95,8 @@ def build_histogram(table: Table, bins: Bins, *, source: str) -> Release:
         columns["count_low"] = [cell.low for cell in cells]
         columns["count_high"] = [cell.high for cell in cells]
         keywords |= {"count_low": "count_low", "count_high": "count_high"}
-        _require_intervals(table)
     source = ", ".join([source, *_hidden_words(bins.cells)])
     return build(table, "from_histogram", columns, bins.row, source=source, **keywords)
-
-
-def _require_intervals(table: Table) -> None:
-    """Refuse intervals of counts while Release.from_histogram cannot hold them."""
-    if "count_low" not in inspect.signature(Release.from_histogram).parameters:
-        raise table.error("suppressed cells cannot be read yet; pass exact counts")
 
 
 def build(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from unbin.exceptions import CountError, ParameterError, ReleaseError
+from unbin.intervals import Rounding
 from unbin.readers.numbers import LARGEST, parse_whole, plain
 from unbin.readers.sheets import shown
 
@@ -40,16 +41,16 @@ class Scheme:
     Attributes
     ----------
     symbols : mapping of a cell's text to (least, most) people
-    rounding : int
-        Counts are shown as multiples of this; zeros are true zeros.
+    rounding : str
+        How counts are rounded, as in :meth:`unbin.Release.from_histogram`; empty if they are not.
     shown_from : int
-        The smallest count other than 0 that is shown.
+        The smallest count other than 0 that is shown; above 1, a 0 is a true 0.
     open_ends : bool
         Whether "2,500-" and "250,000+" stand for at most and at least.
     """
 
     symbols: Mapping[str, Bounds] = field(default_factory=dict)
-    rounding: int = 1
+    rounding: str = ""
     shown_from: int = 1
     open_ends: bool = False
 
@@ -62,13 +63,12 @@ SCHEMES: dict[str, Scheme] = {
     # a cell hidden only to protect another one may be large: its total bounds it
     "cms": Scheme({"*": (1, 10), "#": (1, None), "": (0, None)}),
     "cdc-wonder": Scheme({"suppressed": (0, 9), "missing": (0, None)}),
-    "nhs": Scheme({"*": (1, 7)}, rounding=5, shown_from=8),
+    "nhs": Scheme({"*": (1, 7)}, rounding="nearest-5", shown_from=8),
     "hhs": Scheme(dict.fromkeys(("-999999", "-999,999", "-999999.0"), (1, 3))),
 }
 """Schemes by the name to say in ``suppression=``."""
 _AT_MOST = re.compile(r"(<=?|≤)\s*([0-9][0-9,]*)")
 _OPEN = re.compile(r"([0-9][0-9,]*)([+-])")
-_ROUNDING = re.compile(r"nearest-([1-9][0-9]{0,5})")
 
 
 def find_scheme(suppression: Any, rounding: str | None, usual: str) -> Scheme:
@@ -82,12 +82,9 @@ def find_scheme(suppression: Any, rounding: str | None, usual: str) -> Scheme:
             f"suppression: unknown, got {suppression!r}; use one of "
             f"{', '.join(map(repr, SCHEMES))}, or a mapping such as {{'*': (1, 10)}}"
         )
-    if rounding is None:
+    if rounding is None or rounding.endswith("%"):
         return scheme
-    if rounding == "none":
-        return replace(scheme, rounding=1)
-    found = _ROUNDING.fullmatch(rounding)
-    return scheme if found is None else replace(scheme, rounding=int(found[1]))
+    return replace(scheme, rounding="" if rounding == "none" else rounding)
 
 
 def _bounds(symbol: Any, value: Any) -> Bounds:
@@ -133,16 +130,16 @@ def parse_cell(text: str, scheme: Scheme) -> Cell:
 
 
 def _rounded(count: int, scheme: Scheme, text: str) -> Cell:
-    if scheme.rounding == 1 or count == 0:
+    if not scheme.rounding or (count == 0 and scheme.shown_from > 1):
         return Cell(count, count)
-    if count % scheme.rounding:
+    rounding = Rounding.parse(scheme.rounding)
+    if count % int(scheme.rounding.rpartition("-")[2]):
         raise CountError(
-            f"counts are rounded to {scheme.rounding} here, got {shown(text)}; say "
-            "rounding='none' if they are not"
+            f"counts are rounded ({scheme.rounding}) here, got {shown(text)}; say rounding='none' "
+            "if they are not"
         )
-    half = scheme.rounding // 2
-    low = max(count - half, 0 if count < scheme.shown_from else scheme.shown_from)
-    return Cell(low, count + half)
+    least = scheme.shown_from if count >= scheme.shown_from > 1 else 0
+    return Cell(max(count - int(rounding.below), least), count + int(rounding.above))
 
 
 def _unknown_symbol(text: str, key: str) -> CountError | None:

@@ -60,7 +60,7 @@ def read_labelled(
     cells = table.parse(count, lambda text: parse_cell(text, scheme))
     ids = table.column(block)
     lost = [is_unknown(text) for text in texts]
-    n = _totals(ids, texts, cells, lost) if scheme.rounding == 1 else {}
+    n = _totals(ids, texts, cells, lost) if not scheme.rounding else {}
     keep = [not (gone or is_total(text)) for text, gone in zip(texts, lost, strict=True)]
     if not any(keep):
         raise table.error(
@@ -81,8 +81,8 @@ def read_labelled(
         n,
     )
     words = [dialect, f"block {shown(block)}"]
-    if scheme.rounding > 1:
-        words.append(f"rounded to {scheme.rounding}")
+    if scheme.rounding:
+        words.append(f"rounded ({scheme.rounding})")
     if any(lost):
         words.append(f"{plural(sum(lost), 'row')} of unknown value left out")
     return build_histogram(table, bins, source=", ".join(words))

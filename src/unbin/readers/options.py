@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from unbin.exceptions import ParameterError
+from unbin.intervals import Rounding
 from unbin.readers.cells import Scheme, find_scheme
 from unbin.settings import check_choice
-
-_ROUNDING = re.compile(r"none|nearest-[1-9][0-9]{0,5}|nearest-(?:[0-9]*\.)?[0-9]{1,6}%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +37,8 @@ def check_options(options: Options) -> Options:
             raise ParameterError(f"{name}: must be the name of a column, got {value!r}; pass text")
     if options.closed is not None:
         check_choice("closed", options.closed, ("right", "left", "both"))
-    rounding = options.rounding
-    if rounding is not None and not (isinstance(rounding, str) and _ROUNDING.fullmatch(rounding)):
-        raise ParameterError(
-            f"rounding: unknown, got {rounding!r}; use 'nearest-5', 'nearest-0.1%' or 'none'"
-        )
+    if options.rounding not in (None, "none"):
+        Rounding.parse(options.rounding)
     if options.where is not None and not isinstance(options.where, Mapping):
         raise ParameterError(
             f"where: must map columns to the values to keep, got {options.where!r}; pass for "

@@ -125,7 +125,7 @@ def _histogram(table: Table, options: Options) -> Release:
     bins = Bins(
         table.rows, ids, lower, upper, _cells(table, options, scheme), closed, _n(table, ids)
     )
-    rounded = [f"rounded to {scheme.rounding}"] if scheme.rounding > 1 else []
+    rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
     return build_histogram(table, bins, source=_source("histogram", block, *rounded))
 
 
