@@ -14,7 +14,8 @@ from unbin.words import plural
 
 MAX_ID = 200
 """Characters of a block id."""
-_MAX_ID_BYTES = 2**30
+MAX_ID_BYTES = 2**30
+"""What ids of one length may take: an array of text is as wide as its longest entry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,7 @@ def check_ids(table: Table, column: str) -> list[str]:
             what = "every row needs a block id, got an empty cell; fill it, or remove the row"
         elif text.startswith(("=", "@")):
             what = f"must be a block id, got the formula {shown(text)}; save values instead"
-        elif len(text) > MAX_ID or (
-            len(text) == longest and longest * 4 * len(ids) > _MAX_ID_BYTES
-        ):
+        elif len(text) > MAX_ID or (len(text) == longest and longest * 4 * len(ids) > MAX_ID_BYTES):
             what = f"block ids must be shorter, got {len(text):,} characters; use codes"
         else:
             continue

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 
+from unbin.exceptions import ReleaseError
 from unbin.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.readers.cells import Cell, parse_cell
 from unbin.readers.labels import Label, parse_label
@@ -87,4 +88,10 @@ def _bands(table: Table, options: Options) -> dict[str, Label]:
         if match["what"] in kinds
     }
     unit = " years" if kinds and "age" in kinds[0].casefold() else ""
-    return {name: parse_label(text + unit) for name, text in words.items()}
+    labels = {}
+    for name, text in words.items():
+        try:
+            labels[name] = parse_label(text + unit)
+        except ReleaseError as error:
+            raise table.error(str(error), row=1, column=name) from None
+    return labels

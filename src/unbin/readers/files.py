@@ -10,9 +10,9 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from unbin.exceptions import ParameterError, ReadError
+from unbin.exceptions import ParameterError
 from unbin.readers.parquet import parquet_records
 from unbin.readers.sheets import Sheet, read_error, shown
 
@@ -60,20 +60,20 @@ def read_sheet(path: Any, *, encoding: str | None = None, max_bytes: int = MAX_B
     text = decode(data, file, encoding)
     if "\n" not in text:
         text = text.replace("\r", "\n")
-    return _collect(_records(text, _separator(text, place), file), file)
+    return _collect(_records(text, _separator(text), file), file)
 
 
 def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
     """Return what a file holds, unpacked; no more than ``max_bytes``."""
-    if not path.is_file():
-        what = "a folder" if path.is_dir() else "no such file" if not path.exists() else "a device"
-        raise read_error(file, f"must be a file, got {what}; check the path")
     try:
+        if not path.is_file():
+            kind = "a folder" if path.is_dir() else "a device" if path.exists() else "no such file"
+            raise read_error(file, f"must be a file, got {kind}; check the path")
         with path.open("rb") as stream:
-            data = stream.read(max_bytes + 1)
+            data = _read(stream, max_bytes)
     except OSError as error:
         raise read_error(
-            file, f"cannot be opened, got {error.strerror}; check the permissions"
+            file, f"cannot be opened, got {error.strerror}; check path and permissions"
         ) from None
     if data[:2] == _GZIP and len(data) <= max_bytes:
         data = _unpack(data, file, max_bytes)
@@ -91,10 +91,20 @@ def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
     return data
 
 
+def _read(stream: IO[bytes], max_bytes: int) -> bytes:
+    """Return what a stream holds; of more than ``max_bytes`` only so much that it shows."""
+    parts: list[bytes] = []
+    left = max_bytes + 1
+    while left > 0 and (part := stream.read(min(left, 2**20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
 def _unpack(data: bytes, file: str, max_bytes: int) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            return stream.read(max_bytes + 1)
+            return _read(stream, max_bytes)
     except (EOFError, OSError, zlib.error) as error:
         what = "a truncated file" if isinstance(error, EOFError) else f"damaged data ({error})"
         raise read_error(file, f"must be whole gzip data, got {what}; download it again") from None
@@ -131,15 +141,13 @@ def decode(data: bytes, file: str, encoding: str | None) -> str:
     return text
 
 
-def _separator(text: str, path: Path) -> str:
+def _separator(text: str) -> str:
     """Return the separator: a tab if the first line has one, else the commoner of , and ;."""
     start = re.search(r"\S.*", text)
     line = re.sub(r'"[^"]*"', "", start.group()[:MAX_LINE] if start else "")
-    tabs, commas = line.count("\t"), line.count(",")
-    suffixes = {suffix.lower() for suffix in path.suffixes}
-    if tabs and (".csv" not in suffixes or tabs >= commas):
+    if "\t" in line:  # the first header cell of Eurostat's TSV has commas
         return "\t"
-    return ";" if line.count(";") > commas else ","
+    return ";" if line.count(";") > line.count(",") else ","
 
 
 def _lines(text: str, file: str) -> Iterator[str]:
@@ -206,6 +214,3 @@ def _too_large(record: list[str], n_cells: int) -> str | None:
     if longest > MAX_CELL:
         return f"cells must have at most {MAX_CELL:,} characters, got {longest:,}; check the file"
     return None
-
-
-__all__ = ["ENCODINGS", "MAX_BYTES", "ReadError", "read_sheet"]

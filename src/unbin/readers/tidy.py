@@ -214,6 +214,8 @@ def _means(table: Table, options: Options) -> Release:
     name = table.find("mean", "total") or "mean"
     role = name.casefold()
     columns[role] = table.parse(name, parse_number)
+    if role == "total":
+        table.require("n", role="n")
     keywords: dict[str, Any] = {"total": "total"} if role == "total" else {}
     keywords |= _people(table, columns)
     source = _source(f"{role}s", block)
