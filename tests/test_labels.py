@@ -154,6 +154,13 @@ def test_closed_as_told():
     assert closed("<5", "over 5", side="right") == ([(-INF, 5), (5, INF)], "right")
 
 
+def test_what_is_measured_may_be_told():
+    labels = [parse_label(text) for text in ("5-9", "10+")]
+    told = close_gaps(labels, continuous=True)
+    assert told.closed == "left"
+    assert [told.edges[label] for label in labels] == [(5, 10), (10, INF)]
+
+
 def test_shared_ends_need_a_word():
     with pytest.raises(BinError, match=r"labels share the value 10, got .* say closed='left' or"):
         closed("0-10", "10-20")

@@ -200,7 +200,7 @@ def test_acs():
     assert lower[:3] == [-INF, 10_000, 15_000]
     assert upper[-3:] == [150_000, 200_000, INF]
     assert release.histogram.closed == "left"
-    assert source(release) == "acs"
+    assert source(release) == "acs, block 'GEO_ID'"
     long = fixture("acs_tidycensus.csv")
     for block in long.blocks:
         assert bins(long, block) == bins(release, block)
@@ -212,7 +212,7 @@ def test_acs_annotations():
     rest = sum(counts[-2:])
     assert intervals(release, "05019")[-2:] == [(0, rest), (0, rest)]
     assert intervals(release, "05019")[:-2] == [(c, c) for c in counts[:-2]]
-    assert source(release) == "acs, 2 suppressed cells (0 or more)"
+    assert source(release) == "acs, block 'GEO_ID', 2 suppressed cells (0 or more)"
 
 
 def test_acs_by_sex(write):
@@ -278,8 +278,8 @@ def test_cms():
     assert upper == [65, 75, 85, INF]
     assert release.histogram.closed == "left"
     long = fixture("cms_counties.csv")
-    assert bins(long, "01001")[0] == [-INF, 64, 74, 84]
-    assert long.histogram.closed == "right"
+    assert bins(long, "01001")[0] == [-INF, 65, 75, 85]
+    assert long.histogram.closed == "left"
     lows = {pair for block in long.blocks for pair in intervals(long, block) if pair[0] != pair[1]}
     assert lows == {(1, 10)}
 
@@ -303,7 +303,7 @@ def test_nhs():
 def test_nhs_as_exact_counts(write):
     text = "ORG_CODE,AGE_BAND,VALUE\nRXX,0-4,13\nRXX,5+,8\n"
     release = read_release(write(text), rounding="none")
-    assert bins(release, "RXX") == [[-1, 4], [4, INF], [13, 8]]
+    assert bins(release, "RXX") == [[0, 5], [5, INF], [13, 8]]
 
 
 def test_eurostat():

@@ -41,11 +41,12 @@ def recognises(sheet: Sheet) -> bool:
 def read(sheet: Sheet, options: Options) -> Release:
     """Read a detailed table, wide or long."""
     scheme = options.scheme("acs")
+    block = options.block or ("GEOID" if "variable" in sheet.header else "GEO_ID")
     if "variable" in sheet.header:
         table = choose_rows(sheet.table(), options.where)
-        cells = _long(table, options, scheme)
+        cells = _long(table, options, block, scheme)
     else:
-        table, cells = _wide(sheet, options, scheme)
+        table, cells = _wide(sheet, options, block, scheme)
     total = {block: cell for (block, path), (cell, _) in cells.items() if path is None}
     labels = {key: item for key, item in cells.items() if key[1] is not None}
     edges = edges_of(table, [label for _, label in labels if label], "label", options.closed)
@@ -58,14 +59,14 @@ def read(sheet: Sheet, options: Options) -> Release:
         edges.closed,
         {block: cell.low for block, cell in total.items() if cell.exact},
     )
-    return build_histogram(table, bins, source="acs")
+    return build_histogram(table, bins, source=f"acs, block {shown(block)}")
 
 
 Cells = dict[tuple[str, Label | None], tuple[Cell, int]]
 """The count of each block and bin (None: the total), and the row of the file it is in."""
 
 
-def _wide(sheet: Sheet, options: Options, scheme: Scheme) -> tuple[Table, Cells]:
+def _wide(sheet: Sheet, options: Options, block: str, scheme: Scheme) -> tuple[Table, Cells]:
     if len(sheet.cells) < 2 or not any("!!" in cell for cell in sheet.cells[1]):
         raise read_error(
             sheet.file,
@@ -77,7 +78,7 @@ def _wide(sheet: Sheet, options: Options, scheme: Scheme) -> tuple[Table, Cells]
     names = [name for name in table.header if _VARIABLE.fullmatch(name) and name.endswith("E")]
     texts = dict(zip(table.header, sheet.cells[1], strict=False))
     bins = _leaves({name: texts[name] for name in names}, table, sheet.rows[1])
-    ids = _block_ids(check_ids(table, table.require(options.block or "GEO_ID", role="block")))
+    ids = _block_ids(check_ids(table, table.require(block, role="block")))
     result: Cells = {}
     for name, label in bins.items():
         cells = table.parse(name, lambda text: parse_cell(text, scheme))
@@ -85,8 +86,8 @@ def _wide(sheet: Sheet, options: Options, scheme: Scheme) -> tuple[Table, Cells]
         if notes:
             told = table.parse(notes, lambda text: _annotated(text, scheme))
             cells = [a if note is None else note for a, note in zip(cells, told, strict=True)]
-        for block, cell, row in zip(ids, cells, table.rows, strict=True):
-            _add(result, block, label, cell, row, table, one_row=True)
+        for place, cell, row in zip(ids, cells, table.rows, strict=True):
+            _add(result, place, label, cell, row, table, one_row=True)
     return table, result
 
 
@@ -149,8 +150,8 @@ def _block_ids(ids: list[str]) -> list[str]:
     return [text[len(next(iter(levels))) :] for text in ids]
 
 
-def _long(table: Table, options: Options, scheme: Scheme) -> Cells:
-    block = table.require(options.block or "GEOID", role="block")
+def _long(table: Table, options: Options, block: str, scheme: Scheme) -> Cells:
+    block = table.require(block, role="block")
     variable, estimate = "variable", table.require(options.count or "estimate", role="count")
     label = table.require(options.label, role="label") if options.label else table.find("label")
     bins = _long_bins(table, variable, label)

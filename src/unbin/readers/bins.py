@@ -26,7 +26,9 @@ class Edges:
     closed: str
 
 
-def close_gaps(labels: Iterable[Label], closed: str | None = None) -> Edges:
+def close_gaps(
+    labels: Iterable[Label], closed: str | None = None, *, continuous: bool = False
+) -> Edges:
     """Return edges that leave no gap of one printed step between neighbours.
 
     Parameters
@@ -35,9 +37,11 @@ def close_gaps(labels: Iterable[Label], closed: str | None = None) -> Edges:
     closed : {"left", "right", "both"}, optional
         Which edges belong to a bin. Without it, labels that print both ends ("5-9") are integers,
         or touch ("left") where money, time or decimals are meant.
+    continuous : bool
+        Whether something else than the labels says that they are about money, time or age.
     """
     distinct = list(dict.fromkeys(labels))
-    side = closed or _usual_side(distinct)
+    side = closed or _usual_side(distinct, continuous)
     if closed is None:
         _refuse_shared_ends(distinct)
     if side == "both":
@@ -47,7 +51,7 @@ def close_gaps(labels: Iterable[Label], closed: str | None = None) -> Edges:
     return Edges({label: move(label, ends) for label in distinct}, side)
 
 
-def _usual_side(labels: list[Label]) -> str:
+def _usual_side(labels: list[Label], continuous: bool) -> str:
     """Return how bins are closed: as printed if that is one-sided, else by what is measured."""
     lower_in = {label.lower_in for label in labels if math.isfinite(label.lower)}
     upper_in = {label.upper_in for label in labels if math.isfinite(label.upper)}
@@ -55,7 +59,7 @@ def _usual_side(labels: list[Label]) -> str:
         return "left"
     if lower_in <= {False} and upper_in <= {True}:
         return "right"
-    return "left" if any(label.continuous for label in labels) else "both"
+    return "left" if continuous or any(label.continuous for label in labels) else "both"
 
 
 def _refuse_shared_ends(labels: list[Label]) -> None:

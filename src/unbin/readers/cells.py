@@ -82,8 +82,13 @@ def find_scheme(suppression: Any, rounding: str | None, usual: str) -> Scheme:
             f"suppression: unknown, got {suppression!r}; use one of "
             f"{', '.join(map(repr, SCHEMES))}, or a mapping such as {{'*': (1, 10)}}"
         )
-    if rounding is None or rounding.endswith("%"):
+    if rounding is None:
         return scheme
+    if rounding.endswith("%"):
+        raise ParameterError(
+            f"rounding: the table holds counts, got {rounding!r} for percentages; say for example "
+            "'nearest-5'"
+        )
     return replace(scheme, rounding="" if rounding == "none" else rounding)
 
 

@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from unbin.exceptions import ParameterError
 from unbin.readers.parquet import parquet_records
@@ -91,7 +91,7 @@ def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
     return data
 
 
-def _read(stream: IO[bytes], max_bytes: int) -> bytes:
+def _read(stream: io.BufferedIOBase, max_bytes: int) -> bytes:
     """Return what a stream holds; of more than ``max_bytes`` only so much that it shows."""
     parts: list[bytes] = []
     left = max_bytes + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from unbin.exceptions import ReleaseError
@@ -13,6 +14,11 @@ from unbin.readers.options import Options
 from unbin.readers.sheets import Table, listed, shown
 from unbin.release import Release
 from unbin.words import plural
+
+_MEASURED = re.compile(
+    r"(?:^|[\W_])(?:ages?|income|earnings|wages?|duration|time)(?:$|[\W_])", re.I
+)
+"""Names of columns whose labels are about values between whole numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,7 @@ def pick(table: Table, chosen: str | None, names: tuple[str, ...], *, role: str)
 def edges_of(table: Table, labels: list[Label], column: str, closed: str | None) -> Edges:
     """Close the gaps between labels; a complaint names the column."""
     try:
-        return close_gaps(labels, closed)
+        return close_gaps(labels, closed, continuous=_MEASURED.search(column) is not None)
     except ReleaseError as error:
         raise table.error(str(error), column=column) from None
 

@@ -53,5 +53,5 @@ def check_options(options: Options) -> Options:
                 f"where: {name!r} must be text or a list of texts, got {value!r}; pass for "
                 "example ['2021', '2022']"
             )
-    options.scheme("none")
+    find_scheme(options.suppression, None, "none")
     return options
