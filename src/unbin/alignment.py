@@ -135,6 +135,12 @@ def scale_to(release: Release, totals: Totals) -> Release:
             f"{totals.told(int(np.argmax(ranked)))}; order statistics cannot be rescaled, correct "
             "the number of people"
         )
+    nobody = off & (release.histogram.total() == 0)
+    if nobody.any():
+        raise AlignmentError(
+            f"{totals.told(int(np.argmax(nobody)))}; a table without counts cannot be rescaled, "
+            "give suppressed cells their interval (count_low, count_high)"
+        )
     ratio = (totals.rows / np.maximum(np.clip(totals.rows, totals.least, totals.most), 1))[off]
     warnings.warn(
         f"align: the counts of {int(off.sum())} of {len(off)} blocks were multiplied by "

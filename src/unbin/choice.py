@@ -17,11 +17,12 @@ from unbin.design import Design
 from unbin.exceptions import ParameterError
 from unbin.families import Family, get_family
 from unbin.folds import deal_blocks
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.fit import make_problem, ridge_penalty, solve
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.start import starting_point
-from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.tables import holds_integers
 from unbin.typing import FloatArray, IntArray

@@ -14,7 +14,7 @@ import numpy as np
 
 from unbin.design import Design
 from unbin.families import Family
-from unbin.likelihood.statistics import PublishedCounts
+from unbin.likelihood.counts import PublishedCounts
 from unbin.typing import BoolArray, FloatArray
 
 _SWEEPS = 12

@@ -10,6 +10,7 @@ from unbin.design import Design
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
@@ -21,7 +22,7 @@ from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import starting_point, step_scale
-from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.likelihood.statistics import published_counts
 from unbin.likelihood.thinning import thin
 from unbin.release import Release
 from unbin.typing import FloatArray

@@ -8,7 +8,8 @@ import numpy as np
 
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
-from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.tables import histogram_to_cumulative
 from unbin.typing import FloatArray, IntArray

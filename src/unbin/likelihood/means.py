@@ -10,11 +10,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.moments import Problem, PublishedMeans
 from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import step_scale
-from unbin.likelihood.statistics import PublishedCounts
 from unbin.typing import FloatArray
 
 _ROUNDS = 8

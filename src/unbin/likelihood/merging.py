@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unbin.likelihood.statistics import PublishedCounts
+from unbin.likelihood.counts import PublishedCounts
 from unbin.typing import FloatArray
 
 _SMALLEST = 5.0
@@ -40,10 +40,10 @@ def merge_unlikely(counts: PublishedCounts, expected: FloatArray) -> PublishedCo
         return None
     edges = np.arange(first, last + 1)
     starts = np.concatenate([[0], edges[1:]])
-    return PublishedCounts(
-        counts.n,
-        counts.lower[starts],
-        np.concatenate([counts.upper[edges[:-1]], counts.upper[-1:]]),
-        np.add.reduceat(counts.count, starts, axis=1),
-        counts.known,
+    upper = np.concatenate([counts.upper[edges[:-1]], counts.upper[-1:]])
+    count, low, high = (
+        None if values is None else np.add.reduceat(values, starts, axis=1)
+        for values in (counts.count, counts.low, counts.high)
     )
+    assert count is not None
+    return PublishedCounts(counts.n, counts.lower[starts], upper, count, counts.known, low, high)

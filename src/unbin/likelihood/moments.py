@@ -21,8 +21,8 @@ from numba import njit
 from unbin.design import Chunk, Design
 from unbin.families import Family
 from unbin.families.base import BinModel
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.parameters import Coordinates
-from unbin.likelihood.statistics import PublishedCounts
 from unbin.typing import FloatArray, IntArray
 
 _PIECE_CELLS = 1 << 15

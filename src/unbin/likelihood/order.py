@@ -23,9 +23,10 @@ import numpy as np
 
 from unbin.exceptions import ReleaseError
 from unbin.families.base import BinModel, DensityModel
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.order_laws import integer_law, real_law
-from unbin.likelihood.statistics import PublishedCounts, full_lists
+from unbin.likelihood.statistics import full_lists
 from unbin.release import Release
 from unbin.typing import BoolArray, FloatArray, IntArray
 

@@ -20,9 +20,12 @@ from numba import njit
 
 from unbin.design import Chunk, Design
 from unbin.families import Family
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import representative_values
+from unbin.likelihood.heldout import expected_counts
+from unbin.likelihood.hidden import expected_within, whole_counts
 from unbin.likelihood.results import LikelihoodFit
-from unbin.likelihood.statistics import PublishedCounts, full_lists, published_counts
+from unbin.likelihood.statistics import full_lists, published_counts
 from unbin.release import Release
 from unbin.tables import OrderStatistics, join_histograms, order_to_histogram
 from unbin.typing import FloatArray, IntArray
@@ -64,13 +67,18 @@ class Raking:
     def of(cls, design: Design, release: Release, family: Family, fit: LikelihoodFit) -> Raking:
         """Return the raking of a fit, to all that was published.
 
-        Counts that have noise added are not met, because they are known to be wrong.
+        Counts that have noise added are not met, because they are known to be wrong; suppressed
+        and rounded ones are set to what the fit expects of them, rounded within their intervals.
         """
         eta, counts = design.eta(fit.theta), fit.counts
         if release.noise_sd > 0:
             counts = replace(counts, known=np.zeros_like(counts.known))
         elif not family.has_thresholds:
             counts = published_counts(_as_histograms(release), family.domain, smallest=0)
+        if counts.low is not None:
+            mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
+            count, _ = expected_within(counts, mean, slice(None))
+            counts = replace(counts, count=whole_counts(count))
         return cls(eta, design.start, design.order, design.chunks, counts, family, fit.nuisance)
 
     def mean(self, *, log: bool = False) -> FloatArray:

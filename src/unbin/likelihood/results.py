@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from unbin.likelihood.statistics import PublishedCounts
+from unbin.likelihood.counts import PublishedCounts
 from unbin.typing import FloatArray
 
 

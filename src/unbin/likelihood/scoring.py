@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
+from unbin.likelihood.hidden import expected_within, variance_root
 from unbin.likelihood.moments import BlockMoments, Problem, block_moments
 from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
@@ -28,6 +29,8 @@ _JITTER = 1e-6
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
 """A step cut shorter than this share of its length ends the search."""
+_MOST_LOST = 0.95
+"""Hidden counts take at most this share of the information in any direction."""
 _CLOSE = 1e-2
 """A squared distance to the root, in standard errors, where scoring contracts steadily."""
 
@@ -49,7 +52,8 @@ class ScoreSums:
     block_df : (B,)
         Expectation of ``block_misfit`` at the true parameters.
     block_pull, block_hold : (B,)
-        e_bᵀ S_b⁻¹ (c_b - m_b) and its variance e_bᵀ S_b⁻¹ e_b, for the effects of blocks.
+        e_bᵀ S_b⁻¹ (c_b - m_b) and its variance (e_bᵀ S_b⁻¹ e_b if no count is hidden), for the
+        effects of blocks.
     block_along : (B, p)
         e_bᵀ S_b⁻¹ D_b.
     mean : (B, L)
@@ -82,12 +86,23 @@ class ScoringResult:
     path: tuple[float, ...]
 
 
-def published(problem: Problem) -> FloatArray:
-    """Return what was published as a (B, L) array; 0 where nothing was."""
-    if problem.means is None:
-        return problem.counts.count
-    total = problem.means.mean * problem.counts.n / problem.means.unit
-    return np.column_stack([problem.counts.count, np.nan_to_num(total)])
+def _published(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
+    """Return what was published of some blocks, and the root of the variance of what is hidden.
+
+    Statistics are 0 where nothing was published; hidden counts are expected ones (see
+    :mod:`unbin.likelihood.hidden`), and without any the root has no columns.
+    """
+    blocks, counts = part.blocks, problem.counts
+    target, root = counts.count[blocks], np.zeros((*part.mean.shape, 0))
+    if counts.low is not None:
+        n_bins = counts.n_bins
+        target, variance = expected_within(counts, part.mean[:, :n_bins], blocks)
+        root = np.zeros((*part.mean.shape, n_bins))
+        root[:, :n_bins] = variance_root(variance)
+    if problem.means is not None:
+        total = problem.means.mean[blocks] * counts.n[blocks] / problem.means.unit
+        target = np.column_stack([target, np.nan_to_num(total)])
+    return target, root
 
 
 def score_sums(
@@ -109,11 +124,11 @@ def score_sums(
         Covariances to use instead of those at ``free``.
     """
     p, n_blocks = len(free), len(problem.counts.n)
-    information = np.zeros((p, p))
+    information, lost = np.zeros((2, p, p))
     block_scores, block_along = np.zeros((2, n_blocks, p))
     misfit, df, pull, hold = np.zeros((4, n_blocks))
     mean = np.zeros((n_blocks, problem.n_statistics))
-    target, reference, used = published(problem), _reference(problem), _used(problem)
+    reference, used = _reference(problem), _used(problem)
     spread = np.zeros(2)
     for part in block_moments(problem, free, covariance=frozen is None):
         blocks, n_bins = part.blocks, problem.counts.n_bins
@@ -121,13 +136,15 @@ def score_sums(
         if frozen is not None:
             part.covariance[:] = frozen[blocks]
         spread += _spread(part, problem.counts.n[blocks], n_bins)
-        residual = target[blocks] - part.mean
+        target, root = _published(problem, part)
         _add_noise(problem, part)
-        right = np.concatenate([part.derivative, part.shift[:, :, None]], axis=2)
+        right = np.concatenate([part.derivative, part.shift[:, :, None], root], axis=2)
         white, white_residual, df[blocks] = whiten(
-            part.covariance, right, residual, reference[blocks], used[blocks]
+            part.covariance, right, target - part.mean, reference[blocks], used[blocks]
         )
         misfit[blocks] = (white_residual**2).sum(axis=1)
+        white, within = white[:, :, : p + 1], white[:, :, p + 1 :]
+        df[blocks] -= (within**2).sum(axis=(1, 2))
         both = (white_residual[:, None, :] @ white)[:, 0]
         along = (white[:, None, :, -1] @ white)[:, 0]
         block_scores[blocks], pull[blocks] = both[:, :-1], both[:, -1]
@@ -135,10 +152,15 @@ def score_sums(
         block_along[blocks] = along
         flat = white.reshape(-1, p + 1)
         information += (flat.T @ flat)[:-1, :-1]
+        by_hidden = white.swapaxes(1, 2) @ within
         if problem.block_variance > 0:
             share = problem.block_variance / (1 + problem.block_variance * hold[blocks])
             block_scores[blocks] -= (share * pull[blocks])[:, None] * along
             information -= along.T @ (along * share[:, None])
+            by_hidden[:, :-1] -= (share[:, None] * along)[:, :, None] * by_hidden[:, -1:]
+        hold[blocks] -= (by_hidden[:, -1] ** 2).sum(axis=1)
+        lost += np.tensordot(by_hidden[:, :-1], by_hidden[:, :-1], axes=([0, 2], [0, 2]))
+    information = _less(information, lost)
     score = block_scores.sum(axis=0) - penalty * free
     return ScoreSums(
         score=score,
@@ -152,6 +174,19 @@ def score_sums(
         mean=mean,
         spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
     )
+
+
+def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
+    """Take off the information lost to hidden counts, which is never all of it."""
+    if not lost.any():
+        return information
+    values, vectors = np.linalg.eigh(information)
+    keep = values > 1e-12 * values[-1]
+    root = vectors[:, keep] * np.sqrt(values[keep])
+    white = vectors[:, keep] / np.sqrt(values[keep])
+    share, axes = np.linalg.eigh(white.T @ lost @ white)
+    left = (axes * (1 - np.clip(share, 0.0, _MOST_LOST))) @ axes.T
+    return np.asarray(root @ left @ root.T)
 
 
 def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:

@@ -21,13 +21,13 @@ values together (pooled, not per block), so that all blocks share their edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from unbin import tables
 from unbin.exceptions import DomainError, ReleaseError
 from unbin.families import Interval
+from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.hidden import with_hidden
 from unbin.release import Release
 from unbin.segments import first_rows, last_rows
 from unbin.tables import Cumulative, Histogram
@@ -35,57 +35,6 @@ from unbin.typing import BoolArray, FloatArray, IntArray
 
 _MAX_LIST_BINS = 50
 _MAX_GRID_CELLS = 1 << 24
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedCounts:
-    """Counts of people in a partition of the domain, block by block.
-
-    Attributes
-    ----------
-    n : (B,)
-        People in each block.
-    lower, upper : (K,) when all blocks share their bins, else (B, K)
-        Ends of the bins; for an integer domain the smallest and the largest integer a bin holds.
-        A bin with ``lower > upper`` is padding.
-    count : (B, K)
-        Published counts; 0 in padding.
-    known : (B,) bool
-        Blocks that have published counts. The others have their people in the first bin and are
-        left out of every sum.
-    """
-
-    n: IntArray
-    lower: FloatArray
-    upper: FloatArray
-    count: FloatArray
-    known: BoolArray
-
-    @property
-    def shared(self) -> bool:
-        """Whether all blocks have the same bins."""
-        return self.lower.ndim == 1
-
-    @property
-    def n_bins(self) -> int:
-        """Bins of a block, padding included."""
-        return int(self.count.shape[1])
-
-    @property
-    def informative(self) -> bool:
-        """Whether any block has counts in more than one bin."""
-        return self.n_bins > 1 and bool(self.known.any())
-
-    def edges(self, codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return the bin ends for rows of the given blocks, ready for ``Family.bins``."""
-        if self.shared:
-            return self.lower, self.upper
-        return self.lower[codes], self.upper[codes]
-
-    def valid(self) -> BoolArray:
-        """Mark the bins that are not padding, shape (B, K)."""
-        real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
-        return np.asarray(real & self.known[:, None])
 
 
 def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -> PublishedCounts:
@@ -108,7 +57,8 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     """
     if release.noise_sd > 0:
         return _noisy_counts(release, domain)
-    cuts = _cuts(_with_lists(release), release, domain)
+    table = _with_lists(release)
+    cuts = _cuts(table, release, domain)
     cuts = _drop_far(cuts, release.n, smallest)
     known = np.diff(cuts.start) > 0
     grid = _common_grid(cuts, release.n, known)
@@ -117,12 +67,18 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
         count = np.diff(grid[1], axis=1, prepend=0, append=release.n[:, None])
         count[~known, :] = 0
         count[~known, 0] = release.n[~known]
-        return PublishedCounts(release.n, lower, upper, count.astype(float), known)
-    return _padded(cuts, release.n, domain, known)
+        counts = PublishedCounts(release.n, lower, upper, count.astype(float), known)
+    else:
+        counts = _padded(cuts, release.n, domain, known)
+    return with_hidden(counts, table, domain)
 
 
 def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:
     """Take counts with noise added as they are: they need not add up, so no bin can be derived."""
+    if release.histogram.hidden().any():
+        raise ReleaseError(
+            "noise_sd: noisy counts cannot be suppressed or rounded too, got intervals; say one"
+        )
     table, n_blocks = release.histogram, len(release.n)
     width = len(table.count) // n_blocks
     lower, upper = (np.reshape(e, (-1, width)) if width else e for e in (table.lower, table.upper))

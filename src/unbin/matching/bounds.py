@@ -38,6 +38,9 @@ class RankBounds:
         The rank at which each run ends, counted within its block.
     lower, upper : (n_runs,)
         Bounds of the targets whose rank is in the run, both non-decreasing within a block.
+    count_low, count_high : (n_runs,) or None
+        How many people a run has at least and at most, where counts were suppressed or rounded;
+        ``cut`` is then one of the possible splits.
     """
 
     start: IntArray
@@ -45,6 +48,8 @@ class RankBounds:
     cut: IntArray
     lower: FloatArray
     upper: FloatArray
+    count_low: IntArray | None = None
+    count_high: IntArray | None = None
 
     def part(self, first: int, last: int) -> RankBounds:
         """Return the bounds of blocks ``first`` to ``last - 1``, rows counted from 0."""
@@ -55,6 +60,8 @@ class RankBounds:
             self.cut[runs],
             self.lower[runs],
             self.upper[runs],
+            None if self.count_low is None else self.count_low[runs],
+            None if self.count_high is None else self.count_high[runs],
         )
 
     def people(self) -> IntArray:
@@ -71,8 +78,14 @@ class RankBounds:
         reach = float(np.median(usual)) if usual.size else 1.0
         low = np.where(np.isfinite(self.lower), self.lower, self.upper - reach)
         high = np.where(np.isfinite(self.upper), self.upper, self.lower + reach)
-        middle = 0.5 * (low + high)
-        return np.where(np.isfinite(middle), middle, 0.0)
+        open_ended = np.isinf(self.lower) & np.isinf(self.upper)
+        low, high = np.where(open_ended, 0.0, low), np.where(open_ended, 0.0, high)
+        return np.asarray(0.5 * (low + high))
+
+    def silent(self, domain: Interval) -> BoolArray:
+        """Mark the runs of blocks about which nothing was published."""
+        alone = np.repeat(np.diff(self.run_start) == 1, np.diff(self.run_start))
+        return np.asarray(alone & (self.lower == domain.low) & (self.upper == domain.high))
 
 
 def rank_bounds(release: Release, domain: Interval) -> RankBounds:
@@ -81,6 +94,8 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     For an integer domain a bin whose edges are whole or half numbers holds integers, so that
     (0, 1] becomes [1, 1].
     """
+    if release.histogram.hidden().any():
+        return _uncertain_bounds(release, domain)
     start = np.concatenate([[0], np.cumsum(release.n)]).astype(np.int64)
     histogram, order = release.histogram, release.order_statistics
     counted = histogram.count > 0
@@ -111,6 +126,36 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     _check_consistent(release, block, low, high)
     run_start = np.searchsorted(first, start).astype(np.int64)
     return RankBounds(start, run_start, end - start[block], low, high)
+
+
+def _uncertain_bounds(release: Release, domain: Interval) -> RankBounds:
+    """Make a run of every bin that may hold people, with the interval of its count."""
+    if len(release.order_statistics.value):
+        raise ReleaseError(
+            "matching: suppressed or rounded counts cannot be combined with order statistics, got "
+            "both; leave one out, or use method='likelihood'"
+        )
+    table = release.histogram
+    low, high = table.surely(), table.count if table.count_high is None else table.count_high
+    possible = high > 0
+    run_start = np.concatenate([[0], np.cumsum(possible)])[table.start]
+    lower, upper = _bin_edges(release, domain, possible)
+    empty = np.diff(run_start) == 0
+    if empty.any():
+        raise ReleaseError(
+            f"block {str(release.blocks[np.argmax(empty)])!r}: matching needs a histogram in every "
+            "block when counts are suppressed, got none; leave the block out"
+        )
+    start = np.concatenate([[0], np.cumsum(release.n)]).astype(np.int64)
+    return RankBounds(
+        start,
+        run_start.astype(np.int64),
+        segment_cumsum(table.count[possible], run_start),
+        np.maximum(lower, domain.low),
+        np.minimum(upper, domain.high),
+        low[possible],
+        high[possible],
+    )
 
 
 def constant_fit(bounds: RankBounds) -> float | None:

@@ -16,6 +16,7 @@ from unbin.design import Design
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.impute import impute
+from unbin.matching.splits import best_split
 from unbin.typing import FloatArray
 
 
@@ -74,7 +75,8 @@ class Objective:
             assert self.z is not None
             values, weight = self.z, np.ones(len(self.z))
         else:
-            values, weight = self.bounds.middle(), self.bounds.people().astype(np.float64)
+            told = ~self.bounds.silent(self.family.domain)
+            values, weight = self.bounds.middle()[told], self.bounds.people()[told].astype(float)
         average = self.family.interior(np.full(1, np.average(values, weights=weight)))
         divergence = self.family.divergence(values, np.broadcast_to(average, values.shape))
         return float(np.average(divergence, weights=weight))
@@ -90,4 +92,7 @@ class Objective:
         if part is None:
             assert self.z is not None
             return self.z[rows]
-        return impute(mean, part, eta=eta, key=self.design.key[rows])
+        key = self.design.key[rows]
+        if part.count_low is not None:
+            part = best_split(mean, part, self.family, eta, key)
+        return impute(mean, part, eta=eta, key=key)

@@ -20,7 +20,8 @@ def block_means_start(
     """
     mean = block_target_means(bounds)
     eta = family.link(family.interior(mean)) - _block_average(design.offset, design)
-    people = np.diff(design.start).astype(np.float64)
+    silent = bounds.silent(family.domain)[bounds.run_start[:-1]]
+    people = np.where(silent, 0.0, np.diff(design.start))
     columns = design.block_means()
     if design.fit_intercept:
         columns = np.column_stack([np.ones(len(people)), columns])
@@ -39,7 +40,7 @@ def random_start(
     design: Design, bounds: RankBounds, family: Family, rng: np.random.Generator
 ) -> FloatArray:
     """Draw slopes at random, as large as the spread of the published targets."""
-    people = bounds.people()
+    people = np.where(bounds.silent(family.domain), 0, bounds.people())
     eta = family.link(family.interior(bounds.middle()))
     center = np.average(eta, weights=people)
     spread = np.sqrt(np.average((eta - center) ** 2, weights=people))
