@@ -122,6 +122,18 @@ def test_tidy_intervals(write):
     assert source(release) == "tidy histogram, block 'block', rounded (nearest-5)"
 
 
+def test_sources_of_combined_releases():
+    both = fixture("tidy_means.csv").combine(
+        fixture("tidy_quantiles.tsv")
+        .select(["01"])
+        .combine(fixture("tidy_histogram.csv"))
+        .select(["05001"])
+    )
+    assert source(both) == (
+        "tidy means, block 'block'; tidy quantiles, block 'block'; tidy histogram, block 'block'"
+    )
+
+
 # -- containers ------------------------------------------------------------------------------------
 
 TIDY = (FIXTURES / "tidy_histogram.csv").read_bytes()
@@ -361,6 +373,26 @@ def people_at_quantiles(release, rng, n=60):
 
 
 EURO = {"where": {"currency": "EUR"}}
+
+
+def check_fits(z, blocks, release):
+    """Imputed targets give back what was published: as many below each edge, the same quantiles."""
+    table, order = release.histogram, release.order_statistics
+    low = table.count if table.count_low is None else table.count_low
+    high = table.count if table.count_high is None else table.count_high
+    for b, name in enumerate(release.blocks):
+        mine = np.sort(z[blocks == name])
+        rows = slice(table.start[b], table.start[b + 1])
+        least, most = np.cumsum(low[rows]), np.cumsum(high[rows])
+        slack = 1e-6 * np.abs(mine).max()
+        for edge, a, c in zip(table.upper[rows], least, most, strict=True):
+            assert (mine < edge - slack).sum() <= c
+            assert (mine <= edge + slack).sum() >= a
+        rows = slice(order.start[b], order.start[b + 1])
+        ranks = np.ceil(order.quantile[rows] * len(mine) - 1e-9).astype(int)
+        np.testing.assert_allclose(mine[ranks - 1], order.value[rows])
+
+
 CASES = [
     pytest.param("tidy_labels.csv", "poisson", {}, id="tidy"),
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
@@ -392,6 +424,8 @@ def test_read_fit_impute(name, family, options, method):
     assert z.shape == y.shape
     assert np.isfinite(z).all()
     assert np.corrcoef(z, y)[0, 1] > 0.4
+    if method == "matching":
+        check_fits(z, blocks, release)
 
 
 # -- settings --------------------------------------------------------------------------------------

@@ -313,7 +313,8 @@ class Release:
                 f"combine: histograms must have the same noise_sd, got {sorted(noises)}; combine "
                 "only histograms with the same noise"
             )
-        return Release(names, n, histogram, order, means, noises.pop())
+        source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
+        return Release(names, n, histogram, order, means, noises.pop(), source)
 
     # -- other spellings of the same table -------------------------------------------------------
 

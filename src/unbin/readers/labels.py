@@ -47,10 +47,10 @@ class Label:
 
 _CURRENCY = re.compile(r"[$€£¥]|\b(?:usd|eur|gbp|dollars?|euros?|pounds?)\b")
 _MEASURED = re.compile(
-    r"\b(?:years?|yrs?|months?|weeks?|days?|hours?|minutes?|mins?|aged?|percent)\b|%"
+    r"(?:-|\b)(?:years?|yrs?|months?|weeks?|days?|hours?|minutes?|mins?|aged?|percent)\b|%"
 )
 _UNITS = re.compile(
-    r"\b(?:old|of|persons?|people|households?|units?|rooms?|vehicles?|available|visits?|"
+    r"(?:-|\b)(?:old|of|persons?|people|households?|units?|rooms?|vehicles?|available|visits?|"
     r"children|times|between)\b|[:.]$"
 )
 _SIGNS = tuple(
