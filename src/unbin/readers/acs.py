@@ -76,7 +76,7 @@ def _wide(sheet: Sheet, options: Options, block: str, scheme: Scheme) -> tuple[T
         )
     table = choose_rows(sheet.table(first=2), options.where)
     names = [name for name in table.header if _VARIABLE.fullmatch(name) and name.endswith("E")]
-    texts = dict(zip(table.header, sheet.cells[1], strict=False))
+    texts = dict(zip(table.header, sheet.table(until=2).cells[0], strict=False))
     bins = _leaves({name: texts[name] for name in names}, table, sheet.rows[1])
     ids = _block_ids(check_ids(table, table.require(block, role="block")))
     result: Cells = {}
