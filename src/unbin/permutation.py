@@ -164,7 +164,8 @@ class _Job:
 
     def fit(self) -> AggregatedGLM:
         """Fit a copy of the model to the release as published."""
-        return clone(self.model).fit(self.X, self.target)
+        model: AggregatedGLM = clone(self.model)
+        return model.fit(self.X, self.target)
 
     def mean(self, fitted: AggregatedGLM) -> FloatArray:
         """Return the mean of everybody, their block's context included."""
