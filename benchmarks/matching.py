@@ -11,12 +11,8 @@ the cost of selecting and clipping per row, and what numba's compilation costs.
 
 from __future__ import annotations
 
-import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_name] = "1"
-
 import argparse
+import os
 import platform
 import subprocess
 import sys
@@ -26,37 +22,19 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-from glum import GeneralizedLinearRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 
 import unbin
-from unbin.datasets import simulate
+from peers import N_TRIALS, best_of, glum_seconds, peak_memory, people  # first: it sets threads
 from unbin.families import get_family
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
 
-GLUM = {"gaussian": "normal", "poisson": "poisson", "binomial": "binomial"}
 LIMITS = {250: {"binomial": 2, "poisson": 4, "gaussian": 10}}
 LIMITS[50_000] = {"binomial": 1.5, "poisson": 2, "gaussian": 7}
-N_TRIALS = 20
 LOOP_SECONDS = 120.0
 
 warnings.simplefilter("ignore")
-
-
-def people(family: str, n: int, d: int, n_blocks: int):
-    return simulate(
-        n, d, n_blocks, family=family, between=0.1, noise=0.5, n_trials=N_TRIALS, random_state=0
-    )
-
-
-def best_of(run, repeats: int = 3) -> tuple[float, object]:
-    seconds, result = [], None
-    for _ in range(repeats):
-        begin = time.perf_counter()
-        result = run()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds), result
 
 
 def ratios(n: int, d: int) -> None:
@@ -66,9 +44,7 @@ def ratios(n: int, d: int) -> None:
     for n_blocks, limits in LIMITS.items():
         for family, limit in limits.items():
             sim = people(family, n, d, n_blocks)
-            scale = N_TRIALS if family == "binomial" else 1
-            peer = GeneralizedLinearRegressor(family=GLUM[family], alpha=0)
-            peer_seconds, _ = best_of(lambda: peer.fit(sim.X, sim.y / scale))  # noqa: B023
+            peer_seconds = glum_seconds(sim, family)
             for bins in (2, 5, 25):
                 target = unbin.aggregate(sim.y, sim.blocks, bins).align(sim.blocks)
                 model = unbin.AggregatedGLM(family, method="matching", n_trials=N_TRIALS, n_init=1)
@@ -157,33 +133,10 @@ def select_and_clip(n: int) -> None:
         print(f"{n_blocks:>7,} blocks: " + ", ".join(cells), flush=True)
 
 
-MEMORY = """
-import numpy as np, unbin
-from pathlib import Path
-def status(key):
-    line = next(l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith(key))
-    return int(line.split()[1]) * 1024
-warm, blocks = np.random.default_rng(0).normal(size=(200, 2)), np.arange(200) % 20
-unbin.AggregatedGLM(method="matching").fit(warm, unbin.aggregate(warm[:, 0], blocks).align(blocks))
-empty = status("VmRSS")
-rng = np.random.default_rng(0)
-X = np.empty(({n}, {d})); rng.standard_normal(out=X)
-codes = np.sort(rng.integers(0, 250, {n}))
-X += rng.standard_normal((250, {d}))[codes]
-target = unbin.aggregate(X[:, 0], codes, 5).align(codes)
-Path("/proc/self/clear_refs").write_text("5")
-unbin.AggregatedGLM(method="matching").fit(X, target)
-print((status("VmHWM") - empty) / X.nbytes)
-"""
-
-
 def memory(n: int) -> None:
     print("\npeak memory of a gaussian fit, X included, as a multiple of X (limit 3)")
     for d in (10, 50):
-        code = MEMORY.format(n=n, d=d)
-        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-        text = out.stdout.strip() or out.stderr.strip().splitlines()[-1]
-        print(f"d = {d}: {text}", flush=True)
+        print(f"d = {d}: {peak_memory('matching', n, d, 5)}", flush=True)
 
 
 COMPILE = """

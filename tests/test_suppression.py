@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import multinomial
+from scipy.stats import multinomial, truncnorm
 
 import unbin
 from unbin.datasets import simulate
@@ -19,7 +19,12 @@ from unbin.exceptions import (
 )
 from unbin.families import get_family
 from unbin.intervals import Rounding, narrow
-from unbin.likelihood.hidden import expected_within, variance_root, whole_counts
+from unbin.likelihood.hidden import (
+    _cut,
+    expected_within,
+    multinomial_covariance,
+    whole_counts,
+)
 from unbin.likelihood.statistics import published_counts
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
@@ -136,21 +141,45 @@ def _published(low, high, n):
     return published_counts(aligned, get_family("gaussian").domain, smallest=0)
 
 
-def test_expected_counts_are_those_of_multinomial_counts_within_the_intervals():
-    """By enumeration: the tilt is exact to first order in the number of people."""
+@pytest.mark.parametrize(
+    ("low", "high", "apart"),
+    [
+        ([10, 20, 12, 1], [18, 30, 22, 10], 0.1),
+        ([14, 20, 12, 1], [14, 30, 22, 10], 0.1),
+        ([1, 30, 15, 1], [10, 40, 15, 10], 0.35),  # far from what was expected
+    ],
+)
+def test_expected_counts_are_those_of_counts_within_the_intervals(low, high, apart):
+    """By enumeration of multinomial counts."""
     n, mean = 60, np.array([14.0, 22.0, 17.0, 7.0])
-    counts = _published([10, 20, 12, 1], [18, 30, 22, 10], n)
-    found, variance = expected_within(counts, mean[None], slice(None))
-    ranges = [range(10, 19), range(20, 31), range(12, 23), range(1, 11)]
+    counts = _published(low, high, n)
+    covariance = multinomial_covariance(mean[None])
+    found, root = expected_within(counts, mean[None], covariance, slice(None))
+    ranges = [range(lo, hi + 1) for lo, hi in zip(low, high, strict=True)]
     cells = np.array([c for c in product(*ranges) if sum(c) == n])
     weight = multinomial.pmf(cells, n, mean / n)
     weight /= weight.sum()
     exact = weight @ cells
-    covariance = (cells - exact).T @ (weight[:, None] * (cells - exact))
-    np.testing.assert_allclose(found[0], exact, atol=0.2)
-    root = variance_root(variance)[0]
-    np.testing.assert_allclose(root @ root.T, covariance, rtol=0.2)
+    exact_covariance = (cells - exact).T @ (weight[:, None] * (cells - exact))
+    np.testing.assert_allclose(found[0], exact, atol=apart)
+    np.testing.assert_allclose(root[0] @ root[0].T, exact_covariance, atol=2.5 * apart)
     assert found.sum() == pytest.approx(n)
+
+
+def test_cut_normal_moments_agree_with_scipy():
+    for mean, sd, bottom, top in (
+        (0.0, 1.0, -0.5, 0.7),
+        (3.0, 2.0, 9.0, 14.0),
+        (0.0, 1.0, 7.0, 9.0),
+        (0.0, 1.0, -9.5, -6.0),
+        (0.0, 1.0, 30.0, 30.2),
+        (1.0, 10.0, 0.5, 1.2),
+        (5.0, 1.0, -30.0, 60.0),
+    ):
+        law = truncnorm((bottom - mean) / sd, (top - mean) / sd, mean, sd)
+        found = _cut(mean, sd, bottom, top)
+        assert found[0] == pytest.approx(law.mean(), rel=2e-3)
+        assert found[1] == pytest.approx(law.var(), rel=1e-2)
 
 
 def test_exact_counts_are_left_alone_and_intervals_respected():
@@ -159,10 +188,11 @@ def test_exact_counts_are_left_alone_and_intervals_respected():
     assert (counts.low[0] == [5, 1, 1, 20]).all()
     for _ in range(20):
         mean = rng.dirichlet(np.ones(4)) * 36
-        found, variance = expected_within(counts, mean[None], slice(None))
+        covariance = multinomial_covariance(mean[None])
+        found, root = expected_within(counts, mean[None], covariance, slice(None))
         assert found[0, 0] == 5
         assert found[0, 3] == 20
-        assert variance[0, 0] == 0
+        assert (root[0, 0] == 0).all()
         assert 1 <= found[0, 1] <= 10
         assert found.sum() == pytest.approx(36)
         whole = whole_counts(found)

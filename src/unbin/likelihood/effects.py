@@ -7,7 +7,8 @@ a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is h_b + τ² h_b² for h_b = 
 
     Σ_b a_b² / (h_b + τ² h_b²) = B - p,
 
-the estimator of Paule and Mandel. Misfit of another kind, such as tails heavier than the family's,
+the estimator of Paule and Mandel (where counts are hidden the first h_b is less what they take).
+Misfit of another kind, such as tails heavier than the family's,
 hardly moves a_b. Effects are allowed for where that sum at τ = 0 is larger than chance would have
 it. They weigh what is seen within blocks against what is seen between them, which makes the
 estimates better and the standard errors right even with few blocks.
@@ -30,6 +31,8 @@ _LEVEL = 0.05
 _ROUNDS = 3
 _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share."""
+_LEAST_NOISE = 0.05
+"""Share of a pull's variance that is left at least where counts are hidden."""
 
 
 def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> float:
@@ -54,14 +57,15 @@ def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> f
     step = solve_scaled(sums.information, unpenalised)
     pull = sums.block_pull - sums.block_along @ step
     hold, square = sums.block_hold[used], pull[used] ** 2
+    noise = np.maximum(hold - sums.block_hidden[used], _LEAST_NOISE * hold)
     df = int(used.sum()) - n_slopes
-    if df < 1 or chi2.sf(float((square / hold).sum()), df) > _LEVEL:
+    if df < 1 or chi2.sf(float((square / noise).sum()), df) > _LEVEL:
         return 0.0
 
     def excess(variance: float) -> float:
-        return float((square / (hold + variance * hold**2)).sum()) - df
+        return float((square / (noise + variance * hold**2)).sum()) - df
 
-    upper = float((square / hold).sum() / df / np.median(hold))
+    upper = float((square / noise).sum() / df / np.median(hold))
     while excess(upper) > 0:
         upper *= 4
     return float(brentq(excess, 0.0, upper, xtol=1e-10 * upper))

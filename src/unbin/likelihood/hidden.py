@@ -1,34 +1,41 @@
 """Counts that are only known as intervals: suppressed and rounded cells.
 
 The score of "the counts lie in these intervals and add up to n" is the score of exact counts with
-each hidden count replaced by its expectation given the intervals, and the information is that of
-exact counts less what the variance V of the hidden counts within their intervals takes away:
+each hidden count replaced by its expectation given all that was published, and the information is
+that of exact counts less what the covariance V_b of the hidden counts takes away:
 
-    U = Σ_b D_bᵀ S_b⁻¹ (E[c_b | intervals] - m_b),   J = Σ_b D_bᵀ S_b⁻¹ (S_b - V_b) S_b⁻¹ D_b.
+    U = Σ_b D_bᵀ S_b⁻¹ (E[c_b | published] - m_b),   J = Σ_b D_bᵀ S_b⁻¹ (S_b - V_b) S_b⁻¹ D_b.
 
-The law within the intervals is taken as Poisson counts of means m_bk, cut to their intervals and
-conditioned on their total: with weights exp(λ_b c) the expectations add up to what the exact cells
-leave over, and V_b = diag(v) - v vᵀ / Σv with v the variances of the cut counts.
+Counts are taken as normal with mean m_b and covariance S_b. Conditioning on the exact counts leaves
+a normal law of the hidden ones, all but one of them free because they add up; cutting it to the
+intervals (half a person wider at both ends) is left to expectation propagation: each interval in
+turn is replaced by the normal factor that gives the same mean and variance of its count.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import gammaln
+from numba import njit
 
 from unbin import tables
 from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts
 from unbin.segments import block_of_rows
 from unbin.tables import Histogram
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.typing import FloatArray, IntArray
 
-_POINTS = 65
-"""Counts of an interval looked at; wider intervals are looked at on a grid."""
-_SWEEPS = 60
-_WIDEST = 80.0
+_ROOT_HALF = math.sqrt(0.5)
+_HALF_TURN = math.sqrt(math.pi / 2)
+_SWEEPS = 30
+_SETTLED = 1e-6
+"""Sweeps end when no expected count moves by more than this."""
+_FAR = 25.0
+"""Standard deviations from which the normal density is exponential within an interval."""
+_NARROW = 0.1
+"""Standard deviations below which the normal density is linear within an interval."""
 
 
 def with_hidden(counts: PublishedCounts, table: Histogram, domain: Interval) -> PublishedCounts:
@@ -57,9 +64,9 @@ def _bins_of(counts: PublishedCounts, block: IntArray, upper: FloatArray) -> Int
 
 
 def expected_within(
-    counts: PublishedCounts, mean: FloatArray, blocks: slice
+    counts: PublishedCounts, mean: FloatArray, covariance: FloatArray, blocks: slice
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the expected counts of some blocks given their intervals, and variances v within.
+    """Return the expected counts of some blocks given all that was published of them.
 
     Parameters
     ----------
@@ -67,73 +74,36 @@ def expected_within(
         With intervals.
     mean : (B', K)
         Expected counts of those blocks before the table is looked at.
+    covariance : (B', K, K)
     blocks : slice
 
     Returns
     -------
     count : (B', K)
         As published where that is exact; the counts of a block add up to its people.
-    variance : (B', K)
-        Of each hidden count within its interval, 0 where the count is exact.
+    root : (B', K, K)
+        R with R Rᵀ = V, the covariance of the hidden counts given all that was published.
     """
     assert counts.low is not None
     assert counts.high is not None
-    low, high = counts.low[blocks], counts.high[blocks]
-    hidden = low < high
-    count, variance = counts.count[blocks].copy(), np.zeros(low.shape)
-    if not hidden.any():
-        return count, variance
-    block = np.nonzero(hidden)[0]
-    total = np.where(hidden, count, 0.0).sum(axis=1)
-    cells = _Cells(low[hidden], high[hidden], np.maximum(mean[hidden], 1e-8), block, len(total))
-    tilt = cells.tilt(total)
-    count[hidden], variance[hidden] = cells.moments(tilt)
-    return _adding_up(count, low, high, hidden, total), variance
+    low, high, count = counts.low[blocks], counts.high[blocks], counts.count[blocks].copy()
+    root = np.zeros(covariance.shape)
+    total = np.where(low < high, count, 0.0).sum(axis=1)
+    _expect(count, mean, covariance, low, high, root)
+    return _adding_up(count, low, high, total), root
 
 
-class _Cells:
-    """Hidden cells side by side: the counts of their intervals and Poisson weights."""
-
-    def __init__(
-        self, low: FloatArray, high: FloatArray, mean: FloatArray, block: IntArray, n_blocks: int
-    ) -> None:
-        size = int(min((high - low).max() + 1, _POINTS))
-        step = np.maximum((high - low) / (size - 1), 1.0)
-        self.value = low[:, None] + step[:, None] * np.arange(size)
-        inside = self.value <= high[:, None] + 1e-9
-        weight = self.value * np.log(mean)[:, None] - gammaln(self.value + 1)
-        self.log_weight = np.where(inside, weight, -np.inf)
-        self.block, self.n_blocks = block, n_blocks
-
-    def moments(self, tilt: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and variance of every cell with weights tilted by exp(λ_b c)."""
-        log_weight = self.log_weight + tilt[self.block][:, None] * self.value
-        weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
-        weight /= weight.sum(axis=1, keepdims=True)
-        mean = (weight * self.value).sum(axis=1)
-        return mean, (weight * (self.value - mean[:, None]) ** 2).sum(axis=1)
-
-    def tilt(self, total: FloatArray) -> FloatArray:
-        """Solve for the λ_b at which the cells of each block add up to ``total``: Newton, safe."""
-        tilt = np.zeros(self.n_blocks)
-        low, high = np.full(self.n_blocks, -_WIDEST), np.full(self.n_blocks, _WIDEST)
-        for _ in range(_SWEEPS):
-            mean, variance = self.moments(tilt)
-            excess = np.bincount(self.block, weights=mean, minlength=self.n_blocks) - total
-            if np.abs(excess).max() < 1e-6:
-                break
-            slope = np.bincount(self.block, weights=variance, minlength=self.n_blocks)
-            low, high = np.where(excess < 0, tilt, low), np.where(excess > 0, tilt, high)
-            newton = tilt - excess / np.maximum(slope, 1e-12)
-            inside = (newton > low) & (newton < high)
-            tilt = np.where(inside, newton, 0.5 * (low + high))
-        return tilt
+def multinomial_covariance(mean: FloatArray) -> FloatArray:
+    """Return diag(m) - m mᵀ / n of every block, shape (B, K, K)."""
+    outer = mean[:, :, None] * mean[:, None, :] / mean.sum(axis=1)[:, None, None]
+    return np.asarray(mean[:, :, None] * np.eye(mean.shape[1]) - outer)
 
 
 def _adding_up(
-    count: FloatArray, low: FloatArray, high: FloatArray, hidden: BoolArray, total: FloatArray
+    count: FloatArray, low: FloatArray, high: FloatArray, total: FloatArray
 ) -> FloatArray:
-    """Remove what the tilt leaves over, so that the people of a block are all there."""
+    """Move expected counts into their intervals, the people of a block all there."""
+    hidden = low < high
     count = np.clip(count, low, high)
     short = total - np.where(hidden, count, 0.0).sum(axis=1)
     room = np.where(short[:, None] > 0, high - count, count - low) * hidden
@@ -142,13 +112,138 @@ def _adding_up(
     return np.asarray(count + room * share[:, None])
 
 
-def variance_root(variance: FloatArray) -> FloatArray:
-    """Return R with R Rᵀ = diag(v) - v vᵀ / Σv, shape (B, K, K)."""
-    root = np.sqrt(variance)
-    length = np.sqrt(variance.sum(axis=1, keepdims=True))
-    unit = np.divide(root, length, out=np.zeros_like(root), where=length > 0)
-    project = np.eye(root.shape[1]) - unit[:, :, None] * unit[:, None, :]
-    return np.asarray(root[:, :, None] * project)
+@njit(cache=True, nogil=True, error_model="numpy")
+def _expect(count, mean, covariance, low, high, root):  # type: ignore[no-untyped-def]
+    """Replace the hidden counts of every block by expected ones, and fill in ``root``."""
+    for b in range(len(count)):
+        hidden = np.flatnonzero(low[b] < high[b])
+        if len(hidden) < 2:  # one hidden count is known from the total
+            continue
+        last = hidden[np.argmax(mean[b][hidden])]
+        free = hidden[hidden != last]
+        seen = np.flatnonzero((low[b] == high[b]) & (np.diag(covariance[b]) > 1e-9))
+        total = count[b][hidden].sum()
+        mu, sigma = _given_seen(count[b], mean[b], covariance[b], free, seen)
+        k = len(free)
+        bottom, top = np.empty(k + 1), np.empty(k + 1)
+        for i in range(k):
+            bottom[i], top[i] = low[b, free[i]] - 0.5, high[b, free[i]] + 0.5
+        bottom[k], top[k] = total - high[b, last] - 0.5, total - low[b, last] + 0.5
+        _propagate(mu, sigma, bottom, top)
+        for i in range(k):
+            count[b, free[i]] = mu[i]
+        count[b, last] = total - mu.sum()
+        _fill_root(sigma, free, last, root[b])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _given_seen(count, mean, covariance, free, seen):  # type: ignore[no-untyped-def]
+    """Return mean and covariance of the free hidden counts given the exact ones."""
+    k, j = len(free), len(seen)
+    mu, sigma = np.empty(k), np.empty((k, k))
+    for a in range(k):
+        mu[a] = mean[free[a]]
+        for c in range(k):
+            sigma[a, c] = covariance[free[a], free[c]]
+    if j == 0:
+        return mu, sigma
+    among, across, surprise = np.empty((j, j)), np.empty((j, k)), np.empty(j)
+    for a in range(j):
+        surprise[a] = count[seen[a]] - mean[seen[a]]
+        for c in range(j):
+            among[a, c] = covariance[seen[a], seen[c]]
+        among[a, a] += 1e-6
+        for c in range(k):
+            across[a, c] = covariance[seen[a], free[c]]
+    weight = np.linalg.solve(among, across)
+    return mu + weight.T @ surprise, sigma - weight.T @ across
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _propagate(mu, sigma, bottom, top):  # type: ignore[no-untyped-def]
+    """Cut a normal law to intervals of its coordinates and (the last one) of their sum, in place.
+
+    Expectation propagation with one factor of precision ``tau`` and precision times mean ``nu`` for
+    each interval; a factor changes the law by a matrix of rank one.
+    """
+    k = len(mu)
+    tau, nu, along = np.zeros(k + 1), np.zeros(k + 1), np.empty(k)
+    for i in range(k):
+        sigma[i, i] += 1e-6
+    for _ in range(_SWEEPS):
+        moved = 0.0
+        for site in range(k + 1):
+            if site < k:
+                along[:] = sigma[:, site]
+                center, spread = mu[site], along[site]
+            else:
+                along[:] = sigma.sum(axis=1)
+                center, spread = mu.sum(), along.sum()
+            without = 1.0 / spread - tau[site]
+            if without <= 1e-9:
+                continue
+            sd = 1.0 / np.sqrt(without)
+            outside = (center / spread - nu[site]) / without
+            inside, variance = _cut(outside, sd, bottom[site], top[site])
+            new_tau = max(1.0 / variance - without, 0.0)
+            d_tau = new_tau - tau[site]
+            d_nu = inside / variance - outside * without - nu[site]
+            tau[site] += d_tau
+            nu[site] += d_nu
+            scale = 1.0 / (1.0 + d_tau * spread)
+            step = (d_nu - d_tau * center) * scale
+            for i in range(k):
+                moved = max(moved, abs(step * along[i]))
+                mu[i] += step * along[i]
+                for j in range(k):
+                    sigma[i, j] -= along[i] * along[j] * d_tau * scale
+        if moved < _SETTLED:
+            break
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _cut(mean, sd, bottom, top):  # type: ignore[no-untyped-def]
+    """Return mean and variance of a normal variable cut to an interval."""
+    a, b = (bottom - mean) / sd, (top - mean) / sd
+    flip = a + b < 0
+    if flip:
+        a, b = -b, -a
+    width = b - a
+    if width < _NARROW:
+        middle = 0.5 * (a + b)
+        first, second = middle * (1 - width**2 / 12), width**2 / 12
+    elif a > _FAR:
+        rate = a + 1.0 / a
+        left = np.exp(-rate * width)
+        first = a + 1.0 / rate - width * left / (1 - left)
+        second = 1.0 / rate**2 - width**2 * left / (1 - left) ** 2
+    else:
+        density_a, density_b = np.exp(-0.5 * a * a), np.exp(-0.5 * b * b)
+        mass = _HALF_TURN * (math.erfc(a * _ROOT_HALF) - math.erfc(b * _ROOT_HALF))
+        first = (density_a - density_b) / mass
+        ends = (0.0 if a < -40 else a * density_a) - (0.0 if b > 40 else b * density_b)
+        second = 1.0 + ends / mass - first**2
+    if flip:
+        first = -first
+    return mean + sd * first, sd * sd * max(second, 1e-8)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_root(sigma, free, last, root):  # type: ignore[no-untyped-def]
+    """Write the Cholesky factor of V; the last hidden count is a total less the others."""
+    k = len(free)
+    factor = np.zeros((k, k))
+    for i in range(k):
+        for j in range(i + 1):
+            entry = sigma[i, j]
+            for c in range(j):
+                entry -= factor[i, c] * factor[j, c]
+            if i == j:
+                factor[i, i] = np.sqrt(max(entry, 1e-12))
+            else:
+                factor[i, j] = entry / factor[j, j]
+            root[free[i], j] = factor[i, j]
+            root[last, j] -= factor[i, j]
 
 
 def whole_counts(count: FloatArray) -> FloatArray:

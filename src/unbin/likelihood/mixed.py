@@ -121,6 +121,7 @@ def _sums(
         block_df=sums.block_df + here.block_df,
         block_pull=sums.block_pull,
         block_hold=sums.block_hold,
+        block_hidden=sums.block_hidden,
         block_along=sums.block_along,
         mean=sums.mean,
         spread=sums.spread,

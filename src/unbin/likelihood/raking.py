@@ -23,7 +23,7 @@ from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import representative_values
 from unbin.likelihood.heldout import expected_counts
-from unbin.likelihood.hidden import expected_within, whole_counts
+from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
 from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.statistics import full_lists, published_counts
 from unbin.release import Release
@@ -77,7 +77,7 @@ class Raking:
             counts = published_counts(_as_histograms(release), family.domain, smallest=0)
         if counts.low is not None:
             mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
-            count, _ = expected_within(counts, mean, slice(None))
+            count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
             counts = replace(counts, count=whole_counts(count))
         return cls(eta, design.start, design.order, design.chunks, counts, family, fit.nuisance)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from unbin.likelihood.hidden import expected_within, variance_root
+from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Problem, block_moments
 from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
@@ -51,9 +51,9 @@ class ScoreSums:
         (c_b - m_b)ᵀ S_b⁻¹ (c_b - m_b), block effects not allowed for.
     block_df : (B,)
         Expectation of ``block_misfit`` at the true parameters.
-    block_pull, block_hold : (B,)
-        e_bᵀ S_b⁻¹ (c_b - m_b) and its variance (e_bᵀ S_b⁻¹ e_b if no count is hidden), for the
-        effects of blocks.
+    block_pull, block_hold, block_hidden : (B,)
+        e_bᵀ S_b⁻¹ (c_b - m_b), its variance e_bᵀ S_b⁻¹ e_b, and how much of that is lost where
+        counts are hidden; for the effects of blocks.
     block_along : (B, p)
         e_bᵀ S_b⁻¹ D_b.
     mean : (B, L)
@@ -70,6 +70,7 @@ class ScoreSums:
     block_df: FloatArray
     block_pull: FloatArray
     block_hold: FloatArray
+    block_hidden: FloatArray
     block_along: FloatArray
     mean: FloatArray
     spread: float
@@ -96,9 +97,13 @@ def _published(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatA
     target, root = counts.count[blocks], np.zeros((*part.mean.shape, 0))
     if counts.low is not None:
         n_bins = counts.n_bins
-        target, variance = expected_within(counts, part.mean[:, :n_bins], blocks)
+        shift = part.shift[:, :n_bins]
+        covariance = part.covariance[:, :n_bins, :n_bins] + problem.block_variance * (
+            shift[:, :, None] * shift[:, None, :]
+        )
+        target, root_bins = expected_within(counts, part.mean[:, :n_bins], covariance, blocks)
         root = np.zeros((*part.mean.shape, n_bins))
-        root[:, :n_bins] = variance_root(variance)
+        root[:, :n_bins] = root_bins
     if problem.means is not None:
         total = problem.means.mean[blocks] * counts.n[blocks] / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
@@ -126,7 +131,7 @@ def score_sums(
     p, n_blocks = len(free), len(problem.counts.n)
     information, lost = np.zeros((2, p, p))
     block_scores, block_along = np.zeros((2, n_blocks, p))
-    misfit, df, pull, hold = np.zeros((4, n_blocks))
+    misfit, df, pull, hold, hidden = np.zeros((5, n_blocks))
     mean = np.zeros((n_blocks, problem.n_statistics))
     reference, used = _reference(problem), _used(problem)
     spread = np.zeros(2)
@@ -153,12 +158,12 @@ def score_sums(
         flat = white.reshape(-1, p + 1)
         information += (flat.T @ flat)[:-1, :-1]
         by_hidden = white.swapaxes(1, 2) @ within
+        hidden[blocks] = (by_hidden[:, -1] ** 2).sum(axis=1)
         if problem.block_variance > 0:
             share = problem.block_variance / (1 + problem.block_variance * hold[blocks])
             block_scores[blocks] -= (share * pull[blocks])[:, None] * along
             information -= along.T @ (along * share[:, None])
             by_hidden[:, :-1] -= (share[:, None] * along)[:, :, None] * by_hidden[:, -1:]
-        hold[blocks] -= (by_hidden[:, -1] ** 2).sum(axis=1)
         lost += np.tensordot(by_hidden[:, :-1], by_hidden[:, :-1], axes=([0, 2], [0, 2]))
     information = _less(information, lost)
     score = block_scores.sum(axis=0) - penalty * free
@@ -170,6 +175,7 @@ def score_sums(
         block_df=df,
         block_pull=pull,
         block_hold=hold,
+        block_hidden=hidden,
         block_along=block_along,
         mean=mean,
         spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
@@ -178,8 +184,8 @@ def score_sums(
 
 def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     """Take off the information lost to hidden counts, which is never all of it."""
-    if not lost.any():
-        return information
+    if not lost.any() or not np.isfinite(information + lost).all():
+        return information - lost
     values, vectors = np.linalg.eigh(information)
     keep = values > 1e-12 * values[-1]
     root = vectors[:, keep] * np.sqrt(values[keep])
