@@ -21,7 +21,7 @@ from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import starting_point, step_scale
-from unbin.likelihood.statistics import PublishedCounts, published_counts
+from unbin.likelihood.statistics import published_counts
 from unbin.likelihood.thinning import thin
 from unbin.release import Release
 from unbin.typing import FloatArray
@@ -209,7 +209,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         df=df,
         block_misfit=sums.block_misfit,
         block_df=sums.block_df,
-        log_score=_log_score(problem.counts, sums.mean[:, :n_bins]),
+        log_score=problem.counts.log_score(sums.mean[:, :n_bins]),
         status=result.status,
         n_iter=result.n_iter,
         path=result.path,
@@ -219,10 +219,3 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
     )
-
-
-def _log_score(counts: PublishedCounts, expected: FloatArray) -> float:
-    """Return Σ c log(m / n) per person of the blocks with counts."""
-    share = np.maximum(expected, 1e-300) / counts.n[:, None]
-    total = np.where(counts.valid(), counts.count * np.log(share), 0.0).sum()
-    return float(total / max(int(counts.n[counts.known].sum()), 1))
