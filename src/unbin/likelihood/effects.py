@@ -80,6 +80,15 @@ def effects_misfit(sums: ScoreSums, variance: float) -> float:
     return float((share * sums.block_pull**2).sum())
 
 
+def average_effect(sums: ScoreSums, variance: float, people: FloatArray) -> float:
+    """Return the effect of its block on the average person: best predictions, weighted by people.
+
+    Over blocks they average 0, over people they do not where large blocks differ from small ones.
+    """
+    effect = variance * sums.block_pull / (1 + variance * sums.block_hold)
+    return float(people @ effect / people.sum())
+
+
 def solve_with_effects(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:

@@ -10,7 +10,7 @@ from unbin.design import Design
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
-from unbin.likelihood.effects import effects_misfit, solve_with_effects
+from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
 from unbin.likelihood.merging import merge_unlikely
@@ -216,6 +216,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         counts=problem.counts,
         expected=sums.mean[:, :n_bins],
         block_sd=float(np.sqrt(problem.block_variance)),
+        block_average=average_effect(sums, problem.block_variance, problem.counts.n),
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
     )
