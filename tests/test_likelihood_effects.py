@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import unbin
 from test_likelihood_cases import make_case
 from unbin.aggregation import aggregate
+from unbin.datasets import simulate
 from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
@@ -92,3 +94,13 @@ def test_a_ridge_is_not_taken_for_effects():
     case, family = make_case(1), get_family("gaussian")
     assert fit_likelihood(case.design, case.release, family).block_sd == 0
     assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
+
+
+def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
+    people = simulate(2000, 3, 40, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)
+    without = unbin.AggregatedGLM().fit(people.X, target)
+    # with effects this large scoring ends where the score is 0 because nothing depends on anything
+    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 100.0)
+    model = unbin.AggregatedGLM().fit(people.X, target)
+    assert model.objective_ < without.objective_ + 1
