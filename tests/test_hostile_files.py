@@ -17,7 +17,7 @@ import pytest
 
 from unbin import read_release
 from unbin.exceptions import ReadError
-from unbin.readers import build, files
+from unbin.readers import build, eurostat, files
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -344,6 +344,23 @@ def test_a_table_with_too_many_cells(tmp_path, monkeypatch):
     path = tmp_path / "large.csv"
     path.write_text(TIDY)
     with pytest.raises(ReadError, match=r"large.csv, row 3: must have at most 10 cells up to here"):
+        read_release(path)
+
+
+def test_a_wide_table_with_too_many_cells(monkeypatch):
+    monkeypatch.setattr(eurostat, "MAX_CELLS", 10)
+    with pytest.raises(
+        ReadError, match=r"must have fewer cells, got 324 series of 3 periods; choo"
+    ):
+        read_release(FIXTURES / "eurostat_ilc_di01.tsv")
+
+
+def test_a_damaged_page_of_parquet(tmp_path):
+    data = bytearray(parquet({"block": [f"x{k}" for k in range(999)], "value": np.arange(999.0)}))
+    data[60:400] = b"\xff" * 340
+    path = tmp_path / "t.parquet"
+    path.write_bytes(data)
+    with pytest.raises(ReadError, match=r"t.parquet, row 1: must be a whole Parquet file, got dam"):
         read_release(path)
 
 

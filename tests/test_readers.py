@@ -2,13 +2,14 @@
 
 import gzip
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from unbin import AggregatedGLM, read_release
-from unbin.exceptions import ParameterError
+from unbin.exceptions import BinError, ParameterError, ReadError
 from unbin.readers import DIALECTS
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -30,8 +31,9 @@ def intervals(release, block):
     table = release.histogram
     b = release.blocks.tolist().index(block)
     rows = slice(table.start[b], table.start[b + 1])
-    pairs = zip(table.count_low[rows].tolist(), table.count_high[rows].tolist(), strict=True)
-    return list(pairs)
+    low = table.count if table.count_low is None else table.count_low
+    high = table.count if table.count_high is None else table.count_high
+    return list(zip(low[rows].tolist(), high[rows].tolist(), strict=True))
 
 
 def source(release):
@@ -75,6 +77,16 @@ def test_tidy_labels_and_percentages():
     assert bins(percent, "01") == [[-INF, 10], [10, INF], [20, 30]]
 
 
+def test_rounded_percentages(write):
+    text = "block,lower,upper,percent,n\na,,1,33.3%,1000\na,1,,66.7%,1000\n"
+    release = read_release(write(text), rounding="nearest-0.1%")
+    assert intervals(release, "a") == [(333, 333), (667, 667)]
+    release = read_release(write(text.replace("1000", "9000")), rounding="nearest-0.1%")
+    assert intervals(release, "a") == [(2993, 3001), (5999, 6007)]
+    with pytest.raises(ParameterError, match="rounding: the table holds counts, got 'nearest-1%'"):
+        fixture("tidy_histogram.csv", rounding="nearest-1%")
+
+
 def test_everybody(write):
     release = read_release(write("lower,upper,count\n,5,2\n5,,3\n"))
     assert release.blocks.tolist() == ["all"]
@@ -106,6 +118,13 @@ def test_bins_of_a_total(write):
     release = read_release(write(text))
     assert release.n.tolist() == [10]
     assert source(release) == "tidy labels, block 'block', 1 row of unknown value left out"
+
+
+def test_a_total_less_a_hidden_count_is_unknown(write):
+    text = "block,label,count\na,0-4,9\na,5+,<5\na,Unknown,<5\na,Total,12\n"
+    release = read_release(write(text))
+    assert intervals(release, "a") == [(9, 9), (0, 4)]
+    assert release.n.tolist() == [0]
 
 
 def test_tidy_intervals(write):
@@ -303,6 +322,12 @@ def test_cms_exact(write):
     assert source(release) == "cms, block 'Bene_Geo_Cd'"
 
 
+def test_cms_one_of_two_outcomes(write):
+    text = "Bene_Geo_Cd,Bene_Age_LT_65_Cnt,Bene_Age_GE_65_Cnt,Bene_Chr_LT_2_Cnt,Bene_Chr_GE_2_Cnt\n"
+    release = read_release(write(text + "01001,20,30,40,10\n"), label="bene_chr")
+    assert bins(release, "01001") == [[-INF, 2], [2, INF], [40, 10]]
+
+
 def test_nhs():
     release = fixture("nhs_contacts.csv")
     assert release.blocks.tolist()[0] == "R00A"
@@ -337,6 +362,16 @@ def test_eurostat_linear(write):
         text += f"ESTAT:ILC_DI01(1.0),19/12/24,A,{quantile},TC,EUR,AT,2023,{value},\n"
     release = read_release(write(text))
     assert release.order_statistics.quantile.tolist() == [0.25, 0.5, 0.8, 0.95]
+
+
+def test_a_new_dialect_need_not_know_about_files(write, monkeypatch):
+    def refuse(sheet, options):
+        raise BinError("a complaint, got nothing; do it")
+
+    mine = SimpleNamespace(recognises=lambda sheet: sheet.header == ["mine"], read=refuse)
+    monkeypatch.setitem(DIALECTS, "mine", mine)
+    with pytest.raises(ReadError, match=r"^table\.csv: a complaint, got nothing; do it$"):
+        read_release(write("mine\n1\n"))
 
 
 def test_a_dialect_can_be_named(write):

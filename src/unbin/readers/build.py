@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unbin.exceptions import ReadError, ReleaseError
+from unbin.exceptions import ReleaseError
 from unbin.readers.cells import Cell
 from unbin.readers.sheets import Table, listed, shown
 from unbin.release import Release
@@ -110,8 +110,6 @@ def build(
     """Call one of the constructors of Release; an error about a block names its first row."""
     try:
         release: Release = getattr(Release, maker)(columns, **keywords)
-    except ReadError:
-        raise
     except ReleaseError as error:
         message = str(error)
         first = dict(zip(columns.get("block", [])[::-1], rows[::-1], strict=False))

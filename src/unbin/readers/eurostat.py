@@ -11,6 +11,7 @@ import re
 
 from unbin.exceptions import ReleaseError
 from unbin.readers.build import build, check_ids, choose_rows
+from unbin.readers.files import MAX_CELLS
 from unbin.readers.numbers import parse_number
 from unbin.readers.options import Options
 from unbin.readers.sheets import Sheet, Table, listed, read_error, shown
@@ -69,7 +70,7 @@ def _long(table: Table) -> Table:
     first, *periods = table.header
     names = first.rpartition("\\")[0].split(",")
     cells, rows = [], []
-    if len(names) * len(table) * len(periods) > 20_000_000:
+    if len(names) * len(table) * len(periods) > MAX_CELLS:
         raise table.error(
             f"must have fewer cells, got {len(table):,} series of {len(periods):,} periods; "
             "choose fewer periods"

@@ -29,9 +29,13 @@ class Columns:
     label: tuple[str, ...]
     count: tuple[str, ...]
 
-    def known(self, table: Table) -> bool:
-        """Tell whether the table has all three."""
-        return all(table.find(*names) for names in (self.block, self.label, self.count))
+    def in_header(self, header: list[str]) -> bool:
+        """Tell whether a header has all three."""
+        known = {name.casefold() for name in header}
+        return all(
+            known & {name.casefold() for name in names}
+            for names in (self.block, self.label, self.count)
+        )
 
 
 def pick(table: Table, chosen: str | None, names: tuple[str, ...], *, role: str) -> str:

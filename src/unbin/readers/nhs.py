@@ -28,11 +28,7 @@ COLUMNS = Columns(
 
 def recognises(sheet: Sheet) -> bool:
     """Tell whether the header has an organisation, a band and a value."""
-    names = {name.casefold() for name in sheet.header}
-    return all(
-        names & {name.casefold() for name in known}
-        for known in (COLUMNS.block, COLUMNS.label, COLUMNS.count)
-    )
+    return COLUMNS.in_header(sheet.header)
 
 
 def read(sheet: Sheet, options: Options) -> Release:
