@@ -104,3 +104,20 @@ def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
     monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 100.0)
     model = unbin.AggregatedGLM().fit(people.X, target)
     assert model.objective_ < without.objective_ + 1
+
+
+def test_the_intercept_is_that_of_the_average_person():
+    """Large blocks that differ from small ones move it; slopes are not concerned."""
+    rng = np.random.default_rng(5)
+    size = np.where(np.arange(80) < 60, 20, 200)
+    codes = np.repeat(np.arange(80), size)
+    level = np.where(size == 200, 1.0, 0.0)[codes]  # an effect of large blocks
+    X = rng.normal(size=(len(codes), 2)) + rng.normal(size=(80, 2))[codes]
+    y = X @ [1.0, -0.5] + level + rng.normal(size=len(codes))
+    target = unbin.aggregate(y, codes, 8).align(codes)
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert model.block_sd_ > 0.2
+    assert model.predict(X).mean() == pytest.approx(y.mean(), abs=0.05)
+    np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.1)
+    ordinal = unbin.AggregatedGLM("ordinal").fit(X, target)
+    assert ordinal.predict(X).mean() == pytest.approx(y.mean(), abs=0.1)

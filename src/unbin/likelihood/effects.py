@@ -25,7 +25,7 @@ from scipy.stats import chi2
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
 from unbin.likelihood.start import step_scale
-from unbin.typing import FloatArray
+from unbin.typing import FloatArray, IntArray
 
 _LEVEL = 0.05
 _ROUNDS = 3
@@ -80,7 +80,7 @@ def effects_misfit(sums: ScoreSums, variance: float) -> float:
     return float((share * sums.block_pull**2).sum())
 
 
-def average_effect(sums: ScoreSums, variance: float, people: FloatArray) -> float:
+def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:
     """Return the effect of its block on the average person: best predictions, weighted by people.
 
     Over blocks they average 0, over people they do not where large blocks differ from small ones.
