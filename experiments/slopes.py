@@ -5,7 +5,7 @@
 Histograms: 50 blocks of 100 people; three features of standard deviation 1 within blocks, whose
 block means have 0.4; gaussian targets of noise 1 in 8 bins with slopes (1, -0.5, 0.25), poisson
 targets in 6 bins with slopes (0.3, -0.2, 0.1) and typical mean e (or 1, where pooled quantiles
-coincide and leave three or four bins). The figure is the root mean squared error of a slope.
+coincide and leave four bins). The figure is the root mean squared error of a slope.
 Quantiles: 100 blocks of 50 people, five such features with block means of 0.5, which explain half
 of the variance; all that is published of a block is its median, or its two or four inner quantiles.
 The figure is the mean length of the error over the length of the slopes.
