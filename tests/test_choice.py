@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin.choice import candidate_families
+from unbin.choice import RIDGES, candidate_families
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.folds import deal_blocks
@@ -65,7 +65,7 @@ def test_a_ridge_is_chosen_where_it_helps():
     assert np.linalg.norm(auto.coef_ - people.coef) < np.linalg.norm(plain.coef_ - people.coef)
     columns = auto.selection_.columns()
     assert sum(columns["chosen"]) == 1
-    assert len(columns["score"]) == 10
+    assert len(columns["score"]) == len(RIDGES)
 
 
 @pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "auto"}])

@@ -1,6 +1,7 @@
 """The likelihood through the estimator: scores, families, diagnostics, means."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,11 @@ from sklearn.model_selection import GridSearchCV
 
 import unbin
 from unbin.datasets import simulate
+from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning, ReleaseError
+from unbin.families import get_family
+from unbin.likelihood import fit_likelihood
+from unbin.likelihood.identification import identification
 
 
 def published(family="gaussian", bins=8, seed=0, n=5000, n_blocks=50, **kwargs):
@@ -241,3 +246,30 @@ def test_full_lists_and_histograms_side_by_side():
     histogram = unbin.aggregate(people.y[~first], people.blocks[~first], 6)
     model = unbin.AggregatedGLM().fit(people.X, lists.combine(histogram).align(people.blocks))
     assert (np.abs(model.coef_ - people.coef) < 4 * model.standard_errors_).all()
+
+
+def test_ordinal_reads_whole_edges_as_counts():
+    """The lowest bin of counts holds 0 at least, and a bin of one integer that integer."""
+    rng = np.random.default_rng(0)
+    codes = np.arange(4000) % 50
+    X = rng.normal(size=(4000, 1)) + rng.normal(size=(50, 1))[codes]
+    y = rng.poisson(np.exp(0.3 + 0.4 * X[:, 0])).astype(float)
+    target = unbin.aggregate(y, codes, [-np.inf, 0, 1, 3, np.inf]).align(codes)
+    model = unbin.AggregatedGLM("ordinal").fit(X, target)
+    np.testing.assert_allclose(model.bin_values_[:3], [0, 1, 2.5])
+    assert model.bin_values_[3] >= 4
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
+
+
+def test_a_runaway_slope_is_not_called_identified():
+    """It makes the standard errors look small beside the coefficients."""
+    sim = simulate(3000, 2, 60, family="poisson", between=0.3, coef=[0.5, -0.3], random_state=0)
+    target = unbin.aggregate(sim.y, sim.blocks, [-1.0, 0, 1, 2, 4, np.inf]).align(sim.blocks)
+    design = lay_out(sim.X, target.codes, len(target.release))
+    family = get_family("poisson")
+    fit = fit_likelihood(design, target.release, family)
+    assert identification(design, family, fit, 2).identified
+    ran_away = replace(fit, theta=fit.theta + np.array([0.0, 0.0, -18.0]))
+    found = identification(design, family, ran_away, 2)
+    assert not found.identified
+    assert "a slope ran away" in found.reason

@@ -23,19 +23,16 @@ from unbin.likelihood.fit import make_problem, ridge_penalty, solve
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.start import starting_point
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.release import Release
-from unbin.tables import holds_integers
 from unbin.typing import FloatArray, IntArray
 
-RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
-"""Ridges tried, in units of the median variance of the features."""
+RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0, 100.0)
+"""Ridges tried, in units of the median variance of the features; the last leaves no slope."""
 _TOL = 1e-3
 _MAX_ITER = 40
 _CLEAR = 2.0
 """Standard errors by which slopes have to beat the largest ridge."""
-_MOST_COUNTED = 200.0
-"""Whole edges up to here may be those of counts; beyond, whole numbers are amounts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,25 +80,23 @@ class Candidate:
 
 def candidate_families(release: Release, n_trials: int) -> list[Family]:
     """Return the families that can have produced a release, simplest first."""
-    histogram = release.histogram
-    held = histogram.count > 0
-    edges = np.concatenate([histogram.lower, histogram.upper])
-    edges = edges[np.isfinite(edges)]
-    lowest = min(
-        histogram.upper[held].min(initial=np.inf),
-        release.order_statistics.value.min(initial=np.inf),
-    )
-    whole = len(edges) > 0 and holds_integers(histogram)
     names: list[str] = []
     if n_trials > 1:
         names += ["binomial", "beta-binomial"]
-    elif whole and lowest >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED:
+    elif looks_counted(release):
         names += ["poisson", "negative-binomial"]
     else:
-        names += ["gaussian", "gamma"] if lowest > 0 else ["gaussian"]
+        names += ["gaussian", "gamma"] if _all_positive(release) else ["gaussian"]
     if published_counts(release, get_family("gaussian").domain, smallest=1).shared:
         names += ["ordinal"]
     return [get_family(name, n_trials) for name in names]
+
+
+def _all_positive(release: Release) -> bool:
+    """Tell whether no published bin or value lies at or below 0."""
+    table = release.histogram
+    bins = table.upper[table.count > 0].min(initial=np.inf)
+    return bool(min(bins, release.order_statistics.value.min(initial=np.inf)) > 0)
 
 
 def choose(

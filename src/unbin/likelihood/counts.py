@@ -27,6 +27,8 @@ class PublishedCounts:
         left out of every sum.
     low, high : (B, K) or None
         The intervals of suppressed and rounded counts; None when all counts are exact.
+    whole : bool
+        Whether targets look like counts 0, 1, 2, … although the family has no domain (ordinal).
     """
 
     n: IntArray
@@ -36,6 +38,7 @@ class PublishedCounts:
     known: BoolArray
     low: FloatArray | None = None
     high: FloatArray | None = None
+    whole: bool = False
 
     @property
     def shared(self) -> bool:

@@ -76,6 +76,8 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     """
     shape = counts.count.shape
     lower, upper = (np.broadcast_to(edge, shape) for edge in (counts.lower, counts.upper))
+    if counts.whole:  # (a, b] holds the integers a + 1 to b, and none is below 0
+        lower, upper = np.maximum(np.floor(lower), -1) + 0.5, np.floor(upper) + 0.5
     width = upper - lower
     inner = np.isfinite(width) & (width >= 0)
     share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count

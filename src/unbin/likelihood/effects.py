@@ -33,9 +33,6 @@ _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share."""
 _LEAST_NOISE = 0.05
 """Share of a pull's variance that is left at least where counts are hidden."""
-_RUN_AWAY = 1.0
-"""Effects do not make the counts this much less likely, in nats per person; a runaway scale does,
-where every derivative and so the score is 0."""
 
 
 def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> float:
@@ -104,13 +101,7 @@ def solve_with_effects(
         again = solve_quasi_score(
             changed, result.free, penalty, cap=cap, tol=tol, max_iter=max_iter
         )
-        if not again.status.converged or _ran_away(problem, result, again):
+        if not again.status.converged:
             break
         problem, result = changed, replace(again, n_iter=result.n_iter + again.n_iter)
     return problem, result
-
-
-def _ran_away(problem: Problem, before: ScoringResult, after: ScoringResult) -> bool:
-    counts = problem.counts
-    old, new = (counts.log_score(r.sums.mean[:, : counts.n_bins]) for r in (before, after))
-    return new < old - _RUN_AWAY

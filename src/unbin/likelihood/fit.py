@@ -19,9 +19,9 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
-from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
-from unbin.likelihood.start import starting_point, step_scale
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
+from unbin.likelihood.start import null_point, starting_point, step_scale
+from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.likelihood.thinning import thin
 from unbin.release import Release
 from unbin.typing import FloatArray
@@ -116,6 +116,8 @@ def make_problem(
     release.check_domain(family.domain, family=family.name)
     smallest = 1 if family.has_thresholds else 5
     counts = published_counts(release, family.domain, smallest=smallest)
+    if family.has_thresholds:
+        counts = replace(counts, whole=looks_counted(release))
     if family.has_thresholds and not counts.shared:
         raise ReleaseError(
             f"family {family.name!r}: needs the same bins in every block, the release has "
@@ -143,7 +145,7 @@ def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
 def solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
-    """Solve the quasi-score, by way of the composite likelihood if need be."""
+    """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be."""
     coarse = thin(problem)
     cap = step_scale(problem, free)
     passes = max_iter if coarse is None else min(max_iter, _FULL_PASSES)
@@ -157,12 +159,24 @@ def solve(
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
     if _acceptable(again):
         return again
-    if again.sums.spread >= _SINGULAR:
-        return again if again.path[-1] < result.path[-1] else result
-    composite = maximise_composite(problem, second, penalty)
+    null = solve_quasi_score(
+        problem, null_point(problem), penalty, cap=0.25 * cap, tol=tol, max_iter=passes
+    )
+    if _acceptable(null):
+        return null
+    best = max(result, again, null, key=lambda found: _penalised(problem, found, penalty))
+    if best.sums.spread >= _SINGULAR:
+        return best
+    composite = maximise_composite(problem, best.free, penalty)
     status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
     sums = score_sums(problem, composite.free, penalty)
     return ScoringResult(composite.free, sums, status, composite.n_iter, ())
+
+
+def _penalised(problem: Problem, result: ScoringResult, penalty: FloatArray) -> float:
+    """Return the log score per person less the ridge."""
+    ridge = 0.5 * float(penalty @ result.free**2) / problem.n_people
+    return log_score(problem, result.sums) - ridge
 
 
 def _without_unlikely_bins(
@@ -209,7 +223,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         df=df,
         block_misfit=sums.block_misfit,
         block_df=sums.block_df,
-        log_score=problem.counts.log_score(sums.mean[:, :n_bins]),
+        log_score=log_score(problem, sums),
         status=result.status,
         n_iter=result.n_iter,
         path=result.path,

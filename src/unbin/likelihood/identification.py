@@ -21,6 +21,8 @@ from unbin.typing import FloatArray
 
 _LARGEST_RELATIVE_ERROR = 0.2
 _SMALLEST_EIGENVALUE = 1e-8
+_LARGEST_STEP = 15.0
+"""On a log or logit scale one feature does not move eta further than this over its range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ def identification(
     length = float(np.linalg.norm(fit.theta[features]))
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
     eigenvalue = _smallest_eigenvalue(fit.information[slopes, slopes][np.ix_(used, used)])
-    reason = _complaint(family, fit, d, eigenvalue, error)
+    extreme = _extreme_slope(design, family, fit)
+    reason = _complaint(family, fit, d, eigenvalue, error, extreme)
     if reason is None:
         reason = (
             f"identified: {fit.n_blocks} blocks, standard errors {100 * error:.0f} % of the "
@@ -91,7 +94,12 @@ def identification(
 
 
 def _complaint(
-    family: Family, fit: LikelihoodFit, d: int, eigenvalue: float, error: float
+    family: Family,
+    fit: LikelihoodFit,
+    d: int,
+    eigenvalue: float,
+    error: float,
+    extreme: float,
 ) -> str | None:
     """Return why the coefficients are not identified, or None."""
     n_blocks = fit.n_blocks
@@ -119,12 +127,25 @@ def _complaint(
         )
     if not fit.status.converged:
         return "the fit did not converge, so its errors cannot be trusted"
+    if extreme > _LARGEST_STEP:
+        return (
+            "a slope ran away, one feature alone would change the mean more than a million times; "
+            "add a ridge with alpha, or drop the feature"
+        )
     if not error <= _LARGEST_RELATIVE_ERROR:
         return (
             f"the standard errors are {100 * error:.0f} % of the coefficients, above "
             f"{100 * _LARGEST_RELATIVE_ERROR:.0f} % the table says too little about them"
         )
     return None
+
+
+def _extreme_slope(design: Design, family: Family, fit: LikelihoodFit) -> float:
+    """Return how far one feature moves eta over its range, where the link is a log or logit."""
+    if np.isinf(family.domain.low) or not design.matrix.shape[1]:
+        return 0.0
+    slopes = fit.theta[int(design.fit_intercept) :]
+    return float((np.abs(slopes) * np.ptp(design.matrix, axis=0)).max())
 
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:

@@ -29,6 +29,9 @@ _JITTER = 1e-6
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
 """A step cut shorter than this share of its length ends the search."""
+_RUN_AWAY = 1.0
+"""Steps do not make the counts this much less likely than the start, in nats per person. A scale
+that runs away does, and where it has gone every derivative and so the score is 0."""
 _MOST_LOST = 0.95
 """Hidden counts take at most this share of the information in any direction."""
 _CLOSE = 1e-2
@@ -234,6 +237,7 @@ def solve_quasi_score(
     ridge = np.diag(penalty)
     sums = score_sums(problem, free, penalty)
     step, decrement = _direction(sums, ridge)
+    floor = log_score(problem, sums) - _RUN_AWAY
     path, memory = [decrement], _Memory()
     length, n_iter = 1.0, 1
     while decrement > tol and n_iter < max_iter:
@@ -243,6 +247,8 @@ def solve_quasi_score(
         trial = score_sums(problem, free + move, penalty)
         n_iter += 1
         new_step, new_decrement = _direction(trial, ridge)
+        if log_score(problem, trial) < floor:
+            new_decrement = np.inf
         if new_decrement < decrement or (n_iter <= _CAPPED_STEPS and new_decrement < 4 * decrement):
             free, sums, step, decrement = free + move, trial, new_step, new_decrement
             length = min(1.0, 4 * length)
@@ -290,6 +296,11 @@ def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:
         return np.zeros_like(sums.score), np.inf
     step = solve_scaled(sums.information + ridge, sums.score)
     return step, float(sums.score @ step)
+
+
+def log_score(problem: Problem, sums: ScoreSums) -> float:
+    """Return Σ c log(m / n) per person."""
+    return problem.counts.log_score(sums.mean[:, : problem.counts.n_bins])
 
 
 def _reference(problem: Problem) -> IntArray:

@@ -47,6 +47,21 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
     return problem.coordinates.join(found.theta, nuisance)
 
 
+def null_point(problem: Problem) -> FloatArray:
+    """Return free parameters with slopes of 0: level and scale of all targets together."""
+    if problem.family.has_thresholds:
+        return _threshold_start(problem)
+    means = None if problem.means is None else problem.means.mean
+    targets = block_targets(problem.counts, means)
+    people = problem.counts.n[targets.known].astype(float)
+    pooled = float(people @ targets.mean[targets.known] / people.sum())
+    theta = np.zeros(problem.coordinates.n_theta)
+    if problem.design.fit_intercept:
+        theta[0] = float(problem.family.link(problem.family.interior(np.array([pooled])))[0])
+    nuisance = _start_nuisance(problem, pooled, _pooled_variance(targets, people, pooled))
+    return problem.coordinates.join(theta, nuisance)
+
+
 def step_scale(problem: Problem, free: FloatArray) -> FloatArray:
     """Return the length of a cautious first step in each free parameter."""
     family, size = problem.family, 1.0

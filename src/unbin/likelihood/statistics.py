@@ -35,6 +35,8 @@ from unbin.typing import BoolArray, FloatArray, IntArray
 
 _MAX_LIST_BINS = 50
 _MAX_GRID_CELLS = 1 << 24
+_MOST_COUNTED = 200.0
+"""Whole edges up to here may be those of counts; beyond, whole numbers are amounts."""
 
 
 def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -> PublishedCounts:
@@ -71,6 +73,19 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     else:
         counts = _padded(cuts, release.n, domain, known)
     return with_hidden(counts, table, domain)
+
+
+def looks_counted(release: Release) -> bool:
+    """Tell whether targets look like counts of something: whole edges, none below 0, few above."""
+    table = release.histogram
+    edges = np.concatenate([table.lower, table.upper])
+    edges = edges[np.isfinite(edges)]
+    lowest = min(
+        table.upper[table.count > 0].min(initial=np.inf),
+        release.order_statistics.value.min(initial=np.inf),
+    )
+    whole = len(edges) > 0 and tables.holds_integers(table)
+    return bool(whole and lowest >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED)
 
 
 def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:
