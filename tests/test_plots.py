@@ -147,6 +147,20 @@ def test_masked_counts_are_not_drawn(study):
     assert len(set(height)) == 1  # the same for 0 and for 10
 
 
+def test_rough_counts_have_a_line_over_their_interval(study):
+    columns = study.release.to_columns()["histogram"]
+    rounded = 5 * np.rint(np.array(columns["count"]) / 5)
+    release = unbin.Release.from_histogram({**columns, "count": rounded}, rounding="nearest-5")
+    model = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks))
+    published = model.published_
+    ax = plots.histogram(model, published.blocks[20])
+    (lines,) = ax.collections
+    ends = np.array([segment[:, 1] for segment in lines.get_segments()])
+    rough = published.low[20] < published.high[20]
+    np.testing.assert_array_equal(ends[:, 0], published.low[20, rough])
+    np.testing.assert_array_equal(ends[:, 1], published.high[20, rough])
+
+
 def test_panels_are_worst_first_or_as_named(study):
     published = study.model.published_
     ax = plots.histograms(study.model)

@@ -12,7 +12,7 @@ from unbin.published import Published
 from unbin.report.pictures import total_is_safe
 
 
-def table(count, hidden=None):
+def table(count, low=None):
     count = np.array(count, dtype=float)
     shape = count.shape
     edges = np.broadcast_to(np.arange(shape[1]) * 1.0, shape)
@@ -24,7 +24,8 @@ def table(count, hidden=None):
         edges,
         edges + 1,
         count,
-        np.zeros(shape, bool) if hidden is None else np.array(hidden),
+        count if low is None else np.array(low, dtype=float),
+        count,
         count,
         zero,
         zero + 1,
@@ -101,10 +102,22 @@ def test_small_counts_cannot_be_worked_out(count, masked):
     assert np.flatnonzero(table([count]).masked(11)[0]).tolist() == masked
 
 
-def test_hidden_counts_are_masked_and_nothing_else_without_a_limit():
-    counts = table([[50, 40, 3]], [[True, False, False]])
-    assert counts.masked(0).tolist() == [[True, False, False]]
-    assert counts.masked(11).tolist() == [[True, False, True]]
+def test_counts_that_may_be_small_are_masked():
+    counts = table([[50, 20, 40]], [[50, 5, 40]])
+    assert counts.masked(11).tolist() == [[False, True, True]]
+    assert not counts.masked(0).any()
+
+
+def test_suppressed_and_rounded_counts_are_kept_as_intervals(study):
+    columns = study.release.to_columns()["histogram"]
+    rounded = 5 * np.rint(np.array(columns["count"]) / 5)
+    release = unbin.Release.from_histogram({**columns, "count": rounded}, rounding="nearest-5")
+    published = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks)).published_
+    true = np.array(columns["count"]).reshape(40, -1)
+    assert (published.low <= true).all()
+    assert (true <= published.high).all()
+    assert (published.low < published.high).any()
+    assert not published.masked(11)[published.low.min(axis=1) >= 11].any()
 
 
 def test_what_is_masked_always_adds_up_to_enough_people():

@@ -1,6 +1,7 @@
 """The report shows the fit, and nothing that it must not."""
 
 import re
+import warnings
 from datetime import datetime
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -11,7 +12,7 @@ import pandas as pd
 import pytest
 
 import unbin
-from unbin.exceptions import ParameterError
+from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.report import render_report, write_report
 
 VOID = {"meta", "link", "path", "use", "rect"}
@@ -70,6 +71,7 @@ def table(html, name):
 
 
 def test_every_section_is_there(html):
+    assert html.startswith("<!DOCTYPE html>\n")
     assert re.findall(r"<h2>(.*?)</h2>", html) == [
         "How to read this",
         "What was published",
@@ -203,7 +205,8 @@ def test_a_matching_fit_has_a_report_without_intervals(study):
     html = render_report(study.matching, title="m", oracle=study.oracle.coef_)
     _, *rows = table(html, "Table of coefficients")
     assert [row[1] for row in rows[1:]] == [f"{value:.4g}" for value in study.matching.coef_]
-    assert {tuple(row[2:6]) for row in rows} == {("–",) * 4}
+    assert [row[2] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
+    assert {len(row) for row in rows} == {3}
     words = text_of(html)
     assert "Matching has no intervals, and it takes noise for signal" in words
     assert "Matching keeps no counts to draw." in words
@@ -215,6 +218,7 @@ def test_an_observed_fit_has_a_report(study):
     words = text_of(html)
     assert "Every outcome was known" in words
     assert "What was published" not in words
+    assert "The coefficients can" not in words
     _, *rows = table(html, "Table of coefficients")
     assert [row[1] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
 
@@ -236,7 +240,7 @@ def test_scores_of_the_families_tried(study):
 def test_a_release_that_cannot_tell_is_said_first():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"日本語 🙂": rng.normal(size=9), "a\x00b": rng.normal(size=9)})
-    target = unbin.aggregate(rng.normal(size=9), bins=3).align(np.repeat("everybody", 9))
+    target = unbin.aggregate(rng.normal(size=9), bins=3).align(np.repeat("all", 9))
     model = unbin.AggregatedGLM().fit(X, target)
     html = render_report(model, title="few")
     words = text_of(html)
@@ -245,6 +249,18 @@ def test_a_release_that_cannot_tell_is_said_first():
     assert "No block has counts of 11 people or more, so none is drawn." in words
     assert "People <11" in words
     assert "日本語 🙂" in words
+
+
+def test_contextual_effects_are_in_the_table(study):
+    model = unbin.AggregatedGLM(contextual=True, alpha=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentificationWarning)
+        model.fit(study.X, study.release.align(study.blocks))
+    _, *rows = table(render_report(model, title=""), "Table of coefficients")
+    values = (model.intercept_, *model.coef_, *model.contextual_coef_)
+    assert [row[1] for row in rows] == [f"{value:.4g}" for value in values]
+    assert rows[-1][0].startswith("block mean of")
+    assert [row[5] for row in rows[5:]] == ["–"] * 4
 
 
 def test_one_target_at_a_time(study):

@@ -88,6 +88,8 @@ def histogram(
 ) -> Axes:
     """Draw the published histogram of a block, and the fitted one.
 
+    A count that was suppressed or rounded has a line over the interval it lies in.
+
     Parameters
     ----------
     model : AggregatedGLM
@@ -343,7 +345,7 @@ def _dots(
 
 
 def _draw_block(ax: Axes, table: Published, b: int, mask: BoolArray, *, fitted: bool) -> None:
-    """Draw bars for published counts, hatches for masked ones, points for fitted ones."""
+    """Draw bars for published counts, with intervals, hatches for masked and points for fitted."""
     valid = table.valid()[b]
     shown = np.flatnonzero(valid & ~mask)
     masked = np.flatnonzero(valid & mask)
@@ -352,6 +354,10 @@ def _draw_block(ax: Axes, table: Published, b: int, mask: BoolArray, *, fitted: 
     top = max(count[shown].max(initial=0.0), fitted * expected[shown].max(initial=0.0), 1.0)
     ax.bar(masked, 0.12 * top, 0.94, color="none", edgecolor=GREY, hatch="////", linewidth=0,
            label="masked")  # fmt: skip
+    rough = shown[table.low[b, shown] < table.high[b, shown]]
+    if len(rough):
+        ax.vlines(rough, table.low[b, rough], table.high[b, rough], color=GREY, linewidth=1)
+        top = max(top, table.high[b, rough].max())
     if fitted:
         ax.plot(shown, expected[shown], "o", color=BLUE, markersize=4.5, label="fitted")
     ax.set_ylim(0, 1.08 * top)

@@ -29,9 +29,9 @@ class Published:
         Ends of the bins as fitted, far ones merged; NaN in padding. Of whole numbers, the smallest
         and the largest that a bin holds.
     count : (B, K)
-        Published counts; where they are hidden, a count inside the interval.
-    hidden : (B, K) bool
-        Counts that were only published as an interval.
+        Published counts; of suppressed and rounded ones, a count inside the interval.
+    low, high : (B, K)
+        The interval that each count lies in; both are the count where it is exact.
     expected : (B, K)
         Counts that the fit expects.
     misfit, df : (B,)
@@ -45,7 +45,8 @@ class Published:
     lower: FloatArray
     upper: FloatArray
     count: FloatArray
-    hidden: BoolArray
+    low: FloatArray
+    high: FloatArray
     expected: FloatArray
     misfit: FloatArray
     df: FloatArray
@@ -74,14 +75,12 @@ class Published:
     def masked(self, smallest: int) -> BoolArray:
         """Mark the counts that must not be shown, shape (B, K).
 
-        These are the hidden ones and those under ``smallest`` people, 0 for none. What is masked
-        in a block is known in sum, because the block's people are known: so the next smallest
-        counts are masked too until at least two are, with ``smallest`` people in sum.
+        These are the ones that may be under ``smallest`` people. What is masked in a block is
+        known in sum, because the block's people are known: so the next smallest counts are masked
+        too until at least two are, with ``smallest`` people in sum.
         """
         valid = self.valid()
-        mask = valid & (self.hidden | (self.count < smallest))
-        if smallest <= 0:
-            return mask
+        mask = valid & (self.low < smallest)
         order = np.argsort(np.where(valid, self.count, np.inf), axis=1, kind="stable")
         for column in order.T:  # from the smallest count of each block to the largest
             cell = np.arange(len(self)), column
@@ -117,7 +116,8 @@ class Published:
             lower=self.lower[:1],
             upper=self.upper[:1],
             count=self.count.sum(axis=0, keepdims=True),
-            hidden=np.asarray(self.hidden.any(axis=0, keepdims=True)),
+            low=self.low.sum(axis=0, keepdims=True),
+            high=self.high.sum(axis=0, keepdims=True),
             expected=self.expected.sum(axis=0, keepdims=True),
             misfit=self.misfit.sum(keepdims=True),
             df=self.df.sum(keepdims=True),
@@ -140,16 +140,16 @@ def published_of(fit: LikelihoodFit, blocks: TextArray, *, whole: bool) -> Publi
     if not known.any():
         return None
     lower, upper = (np.broadcast_to(ends, valid.shape) for ends in (counts.lower, counts.upper))
-    hidden = np.zeros_like(valid)
-    if counts.low is not None and counts.high is not None:
-        hidden = counts.low < counts.high
+    low = counts.count if counts.low is None else counts.low
+    high = counts.count if counts.high is None else counts.high
     return Published(
         blocks=blocks[known],
         n=counts.n[known],
         lower=np.where(valid, lower, np.nan)[known],
         upper=np.where(valid, upper, np.nan)[known],
         count=np.where(valid, counts.count, 0.0)[known],
-        hidden=(valid & hidden)[known],
+        low=np.where(valid, low, 0.0)[known],
+        high=np.where(valid, high, 0.0)[known],
         expected=np.where(valid, fit.expected, 0.0)[known],
         misfit=fit.block_misfit[known],
         df=fit.block_df[known],

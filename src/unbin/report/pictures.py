@@ -75,12 +75,13 @@ def _all_panels(model: AggregatedGLM, table: Published) -> tuple[Panels, Panels]
     fitted += [_panel(model, table, b, f"f{k}", fitted=True) for k, b in enumerate(worst)]
     left_out = int((~may).sum())
     small = f" {plural(left_out, 'block')} with too few people left out." if left_out else ""
+    of_all = f"of {plural(len(table), 'block')}"
     if not may.any():
         small = f"No block has counts of {SMALLEST} people or more, so none is drawn."
         return Panels((), small), Panels((), small)
     return (
-        Panels(tuple(published), f"{plural(len(first), 'block')}, the largest first.{small}"),
-        Panels(tuple(fitted), f"{plural(len(worst), 'block')}, the worst fit first.{small}"),
+        Panels(tuple(published), f"{len(first)} {of_all}, the largest first.{small}"),
+        Panels(tuple(fitted), f"{len(worst)} {of_all}, the worst fit first.{small}"),
     )
 
 

@@ -47,10 +47,11 @@ def facts(model: AggregatedGLM) -> list[tuple[str, str]]:
         ("Family", str(model.family_)),
         ("Method", model.method_),
         ("People", people(model.n_people_)),
-        ("Blocks", f"{model.n_blocks_:,}" if model.method_ != "observed" else _NONE),
         ("Ridge (alpha)", f"{model.alpha_:.3g}"),
         ("Dispersion", f"{model.dispersion_:.4g}"),
     ]
+    if model.method_ != "observed":
+        found.insert(3, ("Blocks", f"{model.n_blocks_:,}"))
     if model.method_ == "likelihood":
         found.append(("Block effects (sd)", f"{model.block_sd_:.3g}"))
     return found
