@@ -8,7 +8,8 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_examples_print_what_the_readme_says():
+def test_examples_print_what_the_readme_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text = README.read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.S)
     assert len(pairs) >= 2
@@ -18,3 +19,4 @@ def test_examples_print_what_the_readme_says():
         with redirect_stdout(out):
             exec(compile(code, "README.md", "exec"), names)
         assert out.getvalue() == expected
+    assert {"coefficients.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}
