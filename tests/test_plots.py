@@ -116,7 +116,7 @@ def test_a_histogram_has_the_published_and_fitted_counts(study):
     np.testing.assert_array_equal(height, published.count[7])
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), published.expected[7])
     ticks = [float(label.get_text()) for label in ax.get_xticklabels()]
-    np.testing.assert_allclose(ticks, published.upper[7, :-1], rtol=0.01)
+    np.testing.assert_allclose(ticks, published.upper[:-1], rtol=0.01)
     np.testing.assert_allclose(ax.get_xticks(), np.arange(4) + 0.5)
     title = ax.title
     assert title.get_text() == f"{plots.shorten(published.blocks[7], 20)} ({published.n[7]})"

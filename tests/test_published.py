@@ -15,7 +15,7 @@ from unbin.report.pictures import total_is_safe
 def table(count, low=None):
     count = np.array(count, dtype=float)
     shape = count.shape
-    edges = np.broadcast_to(np.arange(shape[1]) * 1.0, shape)
+    edges = np.arange(shape[1]) * 1.0
     n = count.sum(axis=1).astype(int)
     zero = np.zeros(shape[0])
     return Published(
@@ -24,8 +24,8 @@ def table(count, low=None):
         edges,
         edges + 1,
         count,
-        count if low is None else np.array(low, dtype=float),
-        count,
+        None if low is None else np.array(low, dtype=float),
+        None if low is None else count,
         count,
         zero,
         zero + 1,
@@ -39,7 +39,7 @@ def test_counts_are_those_of_the_release(study):
     np.testing.assert_array_equal(published.n, study.release.n)
     np.testing.assert_array_equal(published.count.ravel(), study.release.histogram.count)
     np.testing.assert_allclose(published.expected.sum(axis=1), published.n)
-    np.testing.assert_array_equal(published.lower[0, 1:], published.upper[0, :-1])
+    np.testing.assert_array_equal(published.lower[1:], published.upper[:-1])
     assert published.shared()
     assert not published.whole
 
@@ -67,8 +67,8 @@ def test_edges_are_in_units_of_the_target(study):
     release = unbin.aggregate(np.exp(study.y), study.blocks, bins=np.array([0, 0.5, 1, 2, np.inf]))
     model = unbin.AggregatedGLM(target_transform="log")
     model.fit(study.X, release.align(study.blocks))
-    np.testing.assert_allclose(model.published_.upper[0], [0.5, 1, 2, np.inf])
-    np.testing.assert_allclose(model.published_.lower[0], [0, 0.5, 1, 2])
+    np.testing.assert_allclose(model.published_.upper, [0.5, 1, 2, np.inf])
+    np.testing.assert_allclose(model.published_.lower, [0, 0.5, 1, 2])
 
 
 def test_several_targets_have_a_list(study):
@@ -154,7 +154,30 @@ def test_sums_are_shown_only_where_they_tell_nothing_new():
 
 def test_sums_need_the_same_bins():
     counts = table([[50, 40], [30, 20]])
-    other = counts.with_edges(lambda edge: edge + np.array([[0.0], [1.0]]))
+    other = counts.with_edges(lambda edge: np.vstack([edge, edge + 1]))
+    assert other.ends(1)[0].tolist() == [1, 2]
     with pytest.raises(ParameterError, match="block: the blocks have different bins"):
         other.together()
     assert counts.together().count.tolist() == [[80, 60]]
+
+
+def test_blocks_with_bins_of_their_own(study):
+    rng = np.random.default_rng(0)
+    columns = {"block": [], "lower": [], "upper": [], "count": []}
+    for k, name in enumerate(study.release.blocks):
+        y = study.y[study.blocks == name]
+        edges = [-np.inf, *np.sort(rng.normal(size=1 + k % 3)), np.inf]
+        columns["block"] += [name] * (len(edges) - 1)
+        columns["lower"] += edges[:-1]
+        columns["upper"] += edges[1:]
+        columns["count"] += np.histogram(y, edges)[0].tolist()
+    release = unbin.Release.from_histogram(columns)
+    published = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks)).published_
+    assert not published.shared()
+    np.testing.assert_array_equal(published.count.sum(axis=1), published.n)
+    for b in range(6, 20):  # blocks large enough that no edge is dropped as far
+        lower, upper = published.ends(b)
+        np.testing.assert_array_equal(lower[1:], upper[:-1])
+        assert len(lower) == published.valid()[b].sum() >= 2
+    assert (published.count[~published.valid()] == 0).all()
+    assert not published.masked(11)[~published.valid()].any()

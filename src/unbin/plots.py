@@ -354,17 +354,15 @@ def _draw_block(ax: Axes, table: Published, b: int, mask: BoolArray, *, fitted: 
     top = max(count[shown].max(initial=0.0), fitted * expected[shown].max(initial=0.0), 1.0)
     ax.bar(masked, 0.12 * top, 0.94, color="none", edgecolor=GREY, hatch="////", linewidth=0,
            label="masked")  # fmt: skip
-    rough = shown[table.low[b, shown] < table.high[b, shown]]
+    low, high = (ends[b] for ends in table.interval())
+    rough = shown[low[shown] < high[shown]]
     if len(rough):
-        ax.vlines(rough, table.low[b, rough], table.high[b, rough], color=GREY, linewidth=1)
-        top = max(top, table.high[b, rough].max())
+        ax.vlines(rough, low[rough], high[rough], color=GREY, linewidth=1)
+        top = max(top, high[rough].max())
     if fitted:
         ax.plot(shown, expected[shown], "o", color=BLUE, markersize=4.5, label="fitted")
     ax.set_ylim(0, 1.08 * top)
-    if table.whole:
-        _whole_ticks(ax, table.lower[b, valid], table.upper[b, valid])
-    else:
-        _edge_ticks(ax, table.lower[b, valid], table.upper[b, valid])
+    (_whole_ticks if table.whole else _edge_ticks)(ax, *table.ends(b))
     ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     ax.tick_params(labelsize=8)
     for side in ("top", "right"):

@@ -25,13 +25,13 @@ class Published:
     blocks : (B,) text
     n : (B,)
         People in each block.
-    lower, upper : (B, K)
+    lower, upper : (K,) when all blocks share their bins, else (B, K)
         Ends of the bins as fitted, far ones merged; NaN in padding. Of whole numbers, the smallest
         and the largest that a bin holds.
     count : (B, K)
         Published counts; of suppressed and rounded ones, a count inside the interval.
-    low, high : (B, K)
-        The interval that each count lies in; both are the count where it is exact.
+    low, high : (B, K) or None
+        The interval that each count lies in; None when all counts are exact.
     expected : (B, K)
         Counts that the fit expects.
     misfit, df : (B,)
@@ -45,8 +45,8 @@ class Published:
     lower: FloatArray
     upper: FloatArray
     count: FloatArray
-    low: FloatArray
-    high: FloatArray
+    low: FloatArray | None
+    high: FloatArray | None
     expected: FloatArray
     misfit: FloatArray
     df: FloatArray
@@ -57,12 +57,23 @@ class Published:
 
     def valid(self) -> BoolArray:
         """Mark the bins that are not padding, shape (B, K)."""
-        return ~np.isnan(self.lower)
+        return np.broadcast_to(~np.isnan(self.lower), self.count.shape)
 
     def shared(self) -> bool:
         """Return whether all blocks have the same bins."""
-        same = (self.lower == self.lower[:1]) & (self.upper == self.upper[:1])
-        return bool(same.all())
+        return self.lower.ndim == 1
+
+    def ends(self, b: int) -> tuple[FloatArray, FloatArray]:
+        """Return the lower and the upper ends of the bins of a block."""
+        lower, upper = (np.atleast_2d(ends) for ends in (self.lower, self.upper))
+        row = 0 if self.shared() else b
+        real = ~np.isnan(lower[row])
+        return lower[row, real], upper[row, real]
+
+    def interval(self) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the most that each count can be, shape (B, K)."""
+        low = self.count if self.low is None else self.low
+        return low, self.count if self.high is None else self.high
 
     def worst_first(self) -> IntArray:
         """Return the places of the blocks, from the one that fits worst to the best."""
@@ -80,7 +91,7 @@ class Published:
         too until at least two are, with ``smallest`` people in sum.
         """
         valid = self.valid()
-        mask = valid & (self.low < smallest)
+        mask = valid & (self.interval()[0] < smallest)
         order = np.argsort(np.where(valid, self.count, np.inf), axis=1, kind="stable")
         for column in order.T:  # from the smallest count of each block to the largest
             cell = np.arange(len(self)), column
@@ -113,11 +124,11 @@ class Published:
         return Published(
             blocks=np.array(["all blocks"]),
             n=self.n.sum(keepdims=True),
-            lower=self.lower[:1],
-            upper=self.upper[:1],
+            lower=self.lower,
+            upper=self.upper,
             count=self.count.sum(axis=0, keepdims=True),
-            low=self.low.sum(axis=0, keepdims=True),
-            high=self.high.sum(axis=0, keepdims=True),
+            low=None if self.low is None else self.low.sum(axis=0, keepdims=True),
+            high=None if self.high is None else self.high.sum(axis=0, keepdims=True),
             expected=self.expected.sum(axis=0, keepdims=True),
             misfit=self.misfit.sum(keepdims=True),
             df=self.df.sum(keepdims=True),
@@ -139,17 +150,18 @@ def published_of(fit: LikelihoodFit, blocks: TextArray, *, whole: bool) -> Publi
     known = valid.sum(axis=1) > 1
     if not known.any():
         return None
-    lower, upper = (np.broadcast_to(ends, valid.shape) for ends in (counts.lower, counts.upper))
-    low = counts.count if counts.low is None else counts.low
-    high = counts.count if counts.high is None else counts.high
+    lower, upper = counts.lower.copy(), counts.upper.copy()
+    if not counts.shared:
+        lower[~valid] = upper[~valid] = np.nan
+        lower, upper = lower[known], upper[known]
     return Published(
         blocks=blocks[known],
         n=counts.n[known],
-        lower=np.where(valid, lower, np.nan)[known],
-        upper=np.where(valid, upper, np.nan)[known],
+        lower=lower,
+        upper=upper,
         count=np.where(valid, counts.count, 0.0)[known],
-        low=np.where(valid, low, 0.0)[known],
-        high=np.where(valid, high, 0.0)[known],
+        low=None if counts.low is None else counts.low[known],
+        high=None if counts.high is None else counts.high[known],
         expected=np.where(valid, fit.expected, 0.0)[known],
         misfit=fit.block_misfit[known],
         df=fit.block_df[known],
