@@ -11,8 +11,8 @@ test: .venv/installed-dev lint
 	$(BIN)/python -m pytest -n 2
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks experiments
+	$(BIN)/ruff format --check src tests benchmarks experiments
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 

@@ -24,7 +24,7 @@ SLOPES = {"gaussian": (0.0, 0.15, 0.35), "poisson": (0.0, 0.15, 0.35)}
 KINDS = {  # kind: (method, permutations, data sets)
     "error": ("matching", 199, 1000),
     "block-means": ("likelihood", 199, 1000),
-    "refit": ("likelihood", 99, 200),
+    "refit": ("likelihood", 99, 600),
     "paper": ("matching", 99, 50),
 }
 

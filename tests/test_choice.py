@@ -78,3 +78,12 @@ def test_nothing_can_be_chosen_without_blocks_to_hold_out(setting):
         unbin.AggregatedGLM(method="matching", **setting).fit(people.X, target)
     with pytest.raises(ParameterError, match="name them"):
         unbin.AggregatedGLM(**setting).fit(people.X, people.y)
+
+
+def test_slopes_that_do_not_beat_the_largest_ridge_are_not_taken():
+    """Features that have nothing to do with the target: held-out blocks speak for no slope."""
+    sim = simulate(1500, 4, 30, between=0.3, coef=np.zeros(4), random_state=1)
+    target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
+    with pytest.warns(IdentificationWarning):
+        model = unbin.AggregatedGLM(alpha="auto").fit(sim.X, target)
+    assert model.alpha_ == max(model.selection_.alpha)

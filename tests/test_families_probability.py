@@ -372,3 +372,12 @@ def test_ordinal_says_what_is_wrong():
         Ordinal().bins(np.zeros(2), np.zeros(3), np.ones(3), np.zeros(1))
     with pytest.raises(ParameterError, match="link_name: must be 'logit' or 'probit', got 'log'"):
         Ordinal("log").bins(np.zeros(2), np.zeros(2), np.ones(2), np.zeros(1))
+
+
+@pytest.mark.parametrize("log_sigma", [-900.0, 900.0])
+def test_gaussian_takes_any_log_sigma_a_line_search_tries(log_sigma):
+    edges = np.array([-INF, 0.5, 1.0, INF])
+    model = Gaussian().bins(np.array([0.0, 0.7]), edges[:-1], edges[1:], np.array([log_sigma]))
+    np.testing.assert_allclose(model.probability.sum(axis=1), 1)
+    assert np.isfinite(model.d_eta).all()
+    assert np.isfinite(model.d_nuisance).all()

@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import unbin
 from test_likelihood_cases import make_case
 from unbin.aggregation import aggregate
+from unbin.datasets import simulate
 from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
@@ -92,3 +94,30 @@ def test_a_ridge_is_not_taken_for_effects():
     case, family = make_case(1), get_family("gaussian")
     assert fit_likelihood(case.design, case.release, family).block_sd == 0
     assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
+
+
+def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
+    people = simulate(2000, 3, 40, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)
+    without = unbin.AggregatedGLM().fit(people.X, target)
+    # with effects this large scoring ends where the score is 0 because nothing depends on anything
+    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 100.0)
+    model = unbin.AggregatedGLM().fit(people.X, target)
+    assert model.objective_ < without.objective_ + 1
+
+
+def test_the_intercept_is_that_of_the_average_person():
+    """Large blocks that differ from small ones move it; slopes are not concerned."""
+    rng = np.random.default_rng(5)
+    size = np.where(np.arange(80) < 60, 20, 200)
+    codes = np.repeat(np.arange(80), size)
+    level = np.where(size == 200, 1.0, 0.0)[codes]  # an effect of large blocks
+    X = rng.normal(size=(len(codes), 2)) + rng.normal(size=(80, 2))[codes]
+    y = X @ [1.0, -0.5] + level + rng.normal(size=len(codes))
+    target = unbin.aggregate(y, codes, 8).align(codes)
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert model.block_sd_ > 0.2
+    assert model.predict(X).mean() == pytest.approx(y.mean(), abs=0.05)
+    np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.1)
+    ordinal = unbin.AggregatedGLM("ordinal").fit(X, target)
+    assert ordinal.predict(X).mean() == pytest.approx(y.mean(), abs=0.1)

@@ -21,7 +21,7 @@ from unbin.likelihood.identification import (
 from unbin.likelihood.inference import goodness_of_fit, wald_test, worst_blocks
 from unbin.likelihood.order import order_sums, published_order
 from unbin.likelihood.results import CovarianceKind
-from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.scoring import _Memory, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import published_counts
 from unbin.likelihood.thinning import thin
@@ -422,3 +422,9 @@ def test_wald_test_equals_its_formula():
     test = wald_test(estimate, covariance)
     assert test.statistic == pytest.approx(estimate @ np.linalg.solve(covariance, estimate))
     assert test.df == 3
+
+
+def test_steps_that_do_not_differ_are_not_combined():
+    memory, step = _Memory(), np.array([1.0, -2.0])
+    moves = [memory.accelerate(k * step, step, np.eye(2)) for k in range(4)]
+    np.testing.assert_array_equal(moves, np.tile(step, (4, 1)))

@@ -2,8 +2,9 @@
 
 Every family predicts the same published counts, so their held-out log scores Σ c log(m/n) can be
 compared. Among candidates that are within one standard error of the best (of the difference, over
-blocks) the simplest is taken: the family listed first, the larger ridge. Contextual effects are
-taken when they raise the score.
+blocks) the simplest is taken: the family listed first, the larger ridge; and the largest ridge
+unless the best beats it by two standard errors. Contextual effects are taken when they raise the
+score.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0)
 """Ridges tried, in units of the median variance of the features."""
 _TOL = 1e-3
 _MAX_ITER = 40
+_CLEAR = 2.0
+"""Standard errors by which slopes have to beat the largest ridge."""
 _MOST_COUNTED = 200.0
 """Whole edges up to here may be those of counts; beyond, whole numbers are amounts."""
 
@@ -204,8 +207,17 @@ def _choose(candidates: list[Candidate], scores: FloatArray) -> tuple[int, Float
 
 
 def _simplest_near_best(candidates: list[Candidate], scores: FloatArray, which: IntArray) -> int:
-    """Return the simplest of some candidates within one standard error of the best of them."""
-    best = which[np.argmax(scores[which].sum(axis=1))]
+    """Return the simplest of some candidates within one standard error of the best of them.
+
+    Where no ridge does clearly better than the largest, held-out blocks do not speak for any slope,
+    and the largest is taken.
+    """
+    best = int(which[np.argmax(scores[which].sum(axis=1))])
+    alike = [k for k in which if candidates[k].family.name == candidates[best].family.name]
+    null = max(alike, key=lambda k: candidates[k].alpha)
+    gain = (scores[best] - scores[null])[None]
+    if float(gain.sum()) <= _CLEAR * float(_error(gain)[0]):
+        return int(null)
     gap = scores[best] - scores[which]
     near = which[gap.sum(axis=1) <= _error(gap)]
     names = list(dict.fromkeys(candidate.family.name for candidate in candidates))

@@ -110,6 +110,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ----------
     coef_ : (d,), or (p, d) for a list of p targets
     intercept_ : float, or (p,); 0 for ordinal, whose thresholds take its place
+        With block effects that of the average person, who lives in a large block.
     contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.

@@ -304,6 +304,7 @@ def _likelihood_fit(
     )
     p = design.n_parameters
     coef, intercept = design.to_coefficients(found.theta)
+    intercept += found.block_average if settings.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,

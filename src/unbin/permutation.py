@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 from rich.progress import track
@@ -127,13 +126,15 @@ def permutation_test(
         kind = "block-means" if y is None else "error"
     rng = np.random.default_rng(random_state)
     rounds = track(range(n_permutations), "permutations", disable=not progress)
-    run: Any = _block_means if kind == "block-means" else _refits
+    job = _Job(model, X, target, rng, rounds)
     if kind in _ERRORS:
-        run = partial(_errors if kind == "error" else _paper, _check_targets(y, kind, len(target)))
+        run = partial(_errors if kind == "error" else _paper, y=_check_targets(y, kind, job))
+    else:
+        run = partial(_block_means if kind == "block-means" else _refits)
     with warnings.catch_warnings():  # the test is valid whether or not the release can tell
         warnings.simplefilter("ignore", IdentificationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
-        seen, null = run(model, X, target, rng, rounds)
+        seen, null = run(job)
     sign = -1 if kind in _ERRORS else 1
     tells = sign * (null - seen) >= -_TIE * abs(seen)
     p_value = (1 + int(tells.sum())) / (1 + n_permutations)
@@ -151,59 +152,63 @@ NAMES = {
 _ERRORS = ("error", "paper")
 
 
-def _check_targets(y: ArrayLike | None, kind: str, n: int) -> FloatArray:
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """What every kind of test is given."""
+
+    model: AggregatedGLM
+    X: ArrayLike
+    target: AggregatedTarget
+    rng: np.random.Generator
+    rounds: Iterable[int]
+
+    def fit(self) -> AggregatedGLM:
+        """Fit a copy of the model to the release as published."""
+        model: AggregatedGLM = clone(self.model)
+        return model.fit(self.X, self.target)
+
+    def mean(self, fitted: AggregatedGLM) -> FloatArray:
+        """Return the mean of everybody, their block's context included."""
+        return fitted.predict(self.X, blocks=self.target.blocks)
+
+
+def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
     if y is None:
         raise ParameterError(f"y: kind={kind!r} needs the individual targets, got None; pass y=")
     values = as_floats(y, where="y")
-    if values.shape != (n,):
-        raise AlignmentError(f"y: must hold the {n} targets of X, got shape {values.shape}")
+    if values.shape != job.target.shape:
+        raise AlignmentError(
+            f"y: must hold the {len(job.target)} targets of X, got shape {values.shape}"
+        )
     return values
 
 
 # -- with individual targets -----------------------------------------------------------------------
 
 
-def _errors(
-    y: FloatArray,
-    model: AggregatedGLM,
-    X: ArrayLike,
-    target: AggregatedTarget,
-    rng: np.random.Generator,
-    rounds: Iterable[int],
-) -> tuple[float, FloatArray]:
-    fitted = clone(model).fit(X, target)
-    mean = fitted.predict(X, blocks=target.blocks)
-    loss = _loss(fitted)
+def _errors(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
+    fitted = job.fit()
+    mean, loss, codes = job.mean(fitted), _loss(fitted), job.target.codes
     # rows sorted by block and, within it, at random: a permutation within blocks
-    layout = np.argsort(target.codes, kind="stable")
-    y, mean, codes = y[layout], mean[layout], target.codes[layout]
-    null = [loss(y[np.argsort(codes + rng.random(len(y)))], mean) for _ in rounds]
+    layout = np.argsort(codes, kind="stable")
+    y, mean, codes = y[layout], mean[layout], codes[layout]
+    null = [loss(y[np.argsort(codes + job.rng.random(len(y)))], mean) for _ in job.rounds]
     return loss(y, mean), np.array(null)
 
 
-def _paper(
-    y: FloatArray,
-    model: AggregatedGLM,
-    X: ArrayLike,
-    target: AggregatedTarget,
-    rng: np.random.Generator,
-    rounds: Iterable[int],
-) -> tuple[float, FloatArray]:
-    fitted = clone(model).fit(X, target)
+def _paper(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
+    fitted = job.fit()
     loss = _loss(fitted)
-    settings: dict[str, Any] = {
-        "family": fitted.family_,
-        "alpha": fitted.alpha_,
-        "contextual": False,
-    }
-    oracle = clone(model).set_params(**settings)
+    oracle = clone(job.model).set_params(
+        family=fitted.family_, alpha=fitted.alpha_, contextual=False
+    )
 
     def permuted() -> float:
-        shuffled = rng.permutation(y)
-        return loss(shuffled, oracle.fit(X, shuffled).predict(X))
+        shuffled = job.rng.permutation(y)
+        return loss(shuffled, oracle.fit(job.X, shuffled).predict(job.X))
 
-    seen = loss(fitted.impute(), fitted.predict(X, blocks=target.blocks))
-    return seen, np.array([permuted() for _ in rounds])
+    seen = loss(fitted.impute(), job.mean(fitted))
+    return seen, np.array([permuted() for _ in job.rounds])
 
 
 def _loss(fitted: AggregatedGLM) -> Loss:
@@ -217,20 +222,15 @@ def _loss(fitted: AggregatedGLM) -> Loss:
 # -- from the release alone ------------------------------------------------------------------------
 
 
-def _block_means(
-    model: AggregatedGLM,
-    X: ArrayLike,
-    target: AggregatedTarget,
-    rng: np.random.Generator,
-    rounds: Iterable[int],
-) -> tuple[float, FloatArray]:
-    release = TRANSFORMS[model.target_transform].target(target).release
+def _block_means(job: _Job) -> tuple[float, FloatArray]:
+    model = job.model
+    release = TRANSFORMS[model.target_transform].target(job.target).release
     name = "gaussian" if model.family in ("auto", "ordinal") else model.family
     counts = published_counts(release, get_family(name, model.n_trials).domain)
     order = published_order(release, counts)
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
-    x = block_context(np.asarray(X, dtype=np.float64), target).means
+    x = block_context(np.asarray(job.X, dtype=np.float64), job.target).means
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:
@@ -248,25 +248,19 @@ def _block_means(
         total = float(centred @ centred)
         return float(((q.T @ centred) ** 2).sum()) / total if total > 0 else 0.0
 
-    null = [r_squared(mean[_deal(people, rng)]) for _ in rounds]
+    null = [r_squared(mean[_deal(people, job.rng)]) for _ in job.rounds]
     return r_squared(mean), np.array(null)
 
 
-def _refits(
-    model: AggregatedGLM,
-    X: ArrayLike,
-    target: AggregatedTarget,
-    rng: np.random.Generator,
-    rounds: Iterable[int],
-) -> tuple[float, FloatArray]:
-    release, fitted = target.release, clone(model).fit(X, target)
-    fixed = clone(model).set_params(family=fitted.family_, alpha=fitted.alpha_)
+def _refits(job: _Job) -> tuple[float, FloatArray]:
+    release, fitted = job.target.release, job.fit()
+    fixed = clone(job.model).set_params(family=fitted.family_, alpha=fitted.alpha_)
 
     def refit() -> float:
-        dealt = _with_tables(release, _deal(release.n, rng))
-        return -float(fixed.fit(X, AggregatedTarget(dealt, target.codes)).objective_)
+        dealt = _with_tables(release, _deal(release.n, job.rng))
+        return -float(fixed.fit(job.X, AggregatedTarget(dealt, job.target.codes)).objective_)
 
-    return -float(fitted.objective_), np.array([refit() for _ in rounds])
+    return -float(fitted.objective_), np.array([refit() for _ in job.rounds])
 
 
 def _deal(people: IntArray, rng: np.random.Generator) -> IntArray:

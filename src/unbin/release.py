@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from unbin import reading, tables
+from unbin import tables
 from unbin.alignment import (
     ReleaseCheck,
     Totals,
@@ -27,7 +27,6 @@ from unbin.alignment import (
 )
 from unbin.exceptions import (
     AlignmentError,
-    BlockError,
     CountError,
     DomainError,
     ReleaseError,
@@ -36,7 +35,7 @@ from unbin.families import Interval
 from unbin.frames import as_text
 from unbin.histograms import read_cumulative, read_histogram
 from unbin.intervals import narrow, uncertain_blocks
-from unbin.segments import segment_cumsum, segment_start
+from unbin.orders import read_means, read_order_statistics, read_values
 from unbin.settings import check_choice, check_flag, check_number
 from unbin.tables import Histogram, OrderStatistics
 from unbin.target import AggregatedTarget
@@ -66,6 +65,8 @@ class Release:
         Means of the targets, NaN for a block without one; None when no block has one.
     noise_sd : float
         Standard deviation of noise that is known to have been added to every count.
+    source : str
+        How the file it was read from was understood; empty for a release made in Python.
     """
 
     blocks: TextArray
@@ -74,6 +75,7 @@ class Release:
     order_statistics: OrderStatistics
     means: FloatArray | None = None
     noise_sd: float = 0.0
+    source: str = ""
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -178,28 +180,9 @@ class Release:
         n : str, optional
             Column with the people of the block. Without it the rows of X are counted.
         """
-        ids = reading.read_ids(frame, block, value=value, role="value")
-        names, codes = np.unique(ids, return_inverse=True)
-        values = reading.read_floats(frame, value, ids, role="value")
-        reading.require_finite(values, ids, value)
-        people = (
-            np.zeros(len(names), np.int64)
-            if n is None
-            else reading.read_people(frame, n, codes, names)
+        names, people, table = read_order_statistics(
+            frame, block=block, quantile=quantile, rank=rank, value=value, n=n
         )
-        if rank is not None:
-            ranks, quantiles = reading.read_ranks(frame, rank, ids), np.full(len(ids), np.nan)
-        else:
-            role = "quantile" if quantile is None else quantile
-            ranks, quantiles = (
-                np.zeros(len(ids), np.int64),
-                reading.read_quantiles(frame, role, ids),
-            )
-        order = np.argsort(codes, kind="stable")
-        start = segment_start(codes, len(names))
-        table = OrderStatistics(start, ranks[order], quantiles[order], values[order]).tidy()
-        tables.check_order(table, names)
-        tables.check_ranks(table, people, names)
         return cls(names, people, tables.no_histogram(len(names)), table)
 
     @classmethod
@@ -207,16 +190,8 @@ class Release:
         cls, frame: Any, *, block: str | None = "block", value: str = "value"
     ) -> Release:
         """Read a full list of values without names: the targets up to permutation."""
-        ids = reading.read_ids(frame, block, value=value, role="value")
-        values = reading.read_floats(frame, value, ids, role="value")
-        reading.require_finite(values, ids, value)
-        names, codes = np.unique(ids, return_inverse=True)
-        order = np.lexsort((values, codes))
-        start = segment_start(codes, len(names))
-        rank = segment_cumsum(np.ones(len(values), np.int64), start)
-        quantile = np.full(len(values), np.nan)
-        table = OrderStatistics(start, rank, quantile, values[order])
-        return cls(names, np.diff(start), tables.no_histogram(len(names)), table)
+        names, people, table = read_values(frame, block=block, value=value)
+        return cls(names, people, tables.no_histogram(len(names)), table)
 
     @classmethod
     def from_means(
@@ -242,25 +217,7 @@ class Release:
         n : str, optional
             Column with the people of the block. Without it the rows of X are counted.
         """
-        column_name = mean if total is None else total
-        ids = reading.read_ids(frame, block, value=column_name, role="mean")
-        names, codes = np.unique(ids, return_inverse=True)
-        if len(names) != len(ids):
-            twice = names[np.bincount(codes) > 1][0]
-            raise BlockError(
-                f"block {str(twice)!r}: must have one mean, got several rows; keep one"
-            )
-        values = reading.read_floats(frame, column_name, ids, role="mean")
-        reading.require_finite(values, ids, column_name)
-        people = np.zeros(len(names), np.int64)
-        if n is not None:
-            people = reading.read_people(frame, n, codes, names)
-        elif total is not None:
-            raise CountError(f"column {total!r}: totals need the number of people; pass n=...")
-        means = np.empty(len(names))
-        means[codes] = values
-        if total is not None:
-            means /= people
+        names, people, means = read_means(frame, block=block, mean=mean, total=total, n=n)
         size = len(names)
         return cls(names, people, tables.no_histogram(size), tables.no_order(size), means)
 
@@ -310,7 +267,8 @@ class Release:
                 f"combine: histograms must have the same noise_sd, got {sorted(noises)}; combine "
                 "only histograms with the same noise"
             )
-        return Release(names, n, histogram, order, means, noises.pop())
+        source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
+        return Release(names, n, histogram, order, means, noises.pop(), source)
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -456,6 +414,7 @@ class Release:
             self.order_statistics.take(place),
             None if self.means is None else self.means[place],
             self.noise_sd,
+            source=self.source,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:

@@ -19,6 +19,8 @@ from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
 
 _ROOT_TWO_PI = float(np.sqrt(2 * np.pi))
+_FAR_LOG = 300.0
+"""A line search may try any log sigma; beyond this sigma or its inverse would be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class Gaussian(BregmanFamily):
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        sigma = float(np.exp(nuisance[0]))
+        sigma = float(np.exp(np.clip(nuisance[0], -_FAR_LOG, _FAR_LOG)))
         q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
         return BinModel(q, d_eta, d_log_sigma[None])
 

@@ -62,3 +62,9 @@ class PublishedCounts:
         """Mark the bins that are not padding, shape (B, K)."""
         real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
         return np.asarray(real & self.known[:, None])
+
+    def log_score(self, expected: FloatArray) -> float:
+        """Return Σ c log(m / n) per person of the blocks with counts, m (B, K) expected counts."""
+        share = np.maximum(expected, 1e-300) / self.n[:, None]
+        total = np.where(self.valid(), self.count * np.log(share), 0.0).sum()
+        return float(total / max(int(self.n[self.known].sum()), 1))

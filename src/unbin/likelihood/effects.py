@@ -25,7 +25,7 @@ from scipy.stats import chi2
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
 from unbin.likelihood.start import step_scale
-from unbin.typing import FloatArray
+from unbin.typing import FloatArray, IntArray
 
 _LEVEL = 0.05
 _ROUNDS = 3
@@ -33,6 +33,9 @@ _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share."""
 _LEAST_NOISE = 0.05
 """Share of a pull's variance that is left at least where counts are hidden."""
+_RUN_AWAY = 1.0
+"""Effects do not make the counts this much less likely, in nats per person; a runaway scale does,
+where every derivative and so the score is 0."""
 
 
 def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> float:
@@ -77,6 +80,15 @@ def effects_misfit(sums: ScoreSums, variance: float) -> float:
     return float((share * sums.block_pull**2).sum())
 
 
+def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:
+    """Return the effect of its block on the average person: best predictions, weighted by people.
+
+    Over blocks they average 0, over people they do not where large blocks differ from small ones.
+    """
+    effect = variance * sums.block_pull / (1 + variance * sums.block_hold)
+    return float(people @ effect / people.sum())
+
+
 def solve_with_effects(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:
@@ -92,7 +104,13 @@ def solve_with_effects(
         again = solve_quasi_score(
             changed, result.free, penalty, cap=cap, tol=tol, max_iter=max_iter
         )
-        if not again.status.converged:
+        if not again.status.converged or _ran_away(problem, result, again):
             break
         problem, result = changed, replace(again, n_iter=result.n_iter + again.n_iter)
     return problem, result
+
+
+def _ran_away(problem: Problem, before: ScoringResult, after: ScoringResult) -> bool:
+    counts = problem.counts
+    old, new = (counts.log_score(r.sums.mean[:, : counts.n_bins]) for r in (before, after))
+    return new < old - _RUN_AWAY

@@ -10,8 +10,7 @@ from unbin.design import Design
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.effects import effects_misfit, solve_with_effects
+from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
 from unbin.likelihood.merging import merge_unlikely
@@ -210,20 +209,14 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         df=df,
         block_misfit=sums.block_misfit,
         block_df=sums.block_df,
-        log_score=_log_score(problem.counts, sums.mean[:, :n_bins]),
+        log_score=problem.counts.log_score(sums.mean[:, :n_bins]),
         status=result.status,
         n_iter=result.n_iter,
         path=result.path,
         counts=problem.counts,
         expected=sums.mean[:, :n_bins],
         block_sd=float(np.sqrt(problem.block_variance)),
+        block_average=average_effect(sums, problem.block_variance, problem.counts.n),
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
     )
-
-
-def _log_score(counts: PublishedCounts, expected: FloatArray) -> float:
-    """Return Σ c log(m / n) per person of the blocks with counts."""
-    share = np.maximum(expected, 1e-300) / counts.n[:, None]
-    total = np.where(counts.valid(), counts.count * np.log(share), 0.0).sum()
-    return float(total / max(int(counts.n[counts.known].sum()), 1))

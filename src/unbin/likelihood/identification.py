@@ -151,7 +151,9 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     that are constant.
     """
     eta = design.eta(fit.theta)
-    weight = family.mean_derivative(eta) ** 2 / family.variance(eta, fit.nuisance)
+    slope, variance = family.mean_derivative(eta), family.variance(eta, fit.nuisance)
+    # where the mean saturates both vanish and a person says nothing
+    weight = np.divide(slope**2, variance, out=np.zeros_like(eta), where=variance > 1e-300)
     shift = int(design.fit_intercept)
     oracle = design.gram(weight)
     p = len(oracle)

@@ -73,6 +73,8 @@ class LikelihoodFit:
         Expected counts.
     block_sd : float
         Standard deviation of an effect on eta shared by the people of a block; 0 if none shows.
+    block_average : float
+        That effect for the average person; 0 where large blocks do not differ from small ones.
     n_blocks : int
         Blocks that say something.
     means : (B,) or None
@@ -96,5 +98,6 @@ class LikelihoodFit:
     counts: PublishedCounts
     expected: FloatArray
     block_sd: float
+    block_average: float
     n_blocks: int
     means: FloatArray | None

@@ -279,7 +279,8 @@ class _Memory:
         d_point = np.diff(np.array(self.points), axis=0)
         gram = d_step @ metric @ d_step.T
         gram += 1e-10 * np.trace(gram) * np.eye(len(gram))
-        weight = np.linalg.solve(gram, d_step @ metric @ step)
+        # least squares: steps that do not differ leave nothing to combine
+        weight = np.linalg.lstsq(gram, d_step @ metric @ step)[0]
         return np.asarray(step - weight @ (d_point + d_step))
 
 
