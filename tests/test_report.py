@@ -280,3 +280,18 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
         write_report(goal, None)
     assert goal.read_text(encoding="utf-8") == "<p>é</p>"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_block_is_left_out_where_its_size_would_tell_that_of_a_small_one():
+    rng = np.random.default_rng(0)
+    size = np.array([6, *np.arange(200, 310, 10)])  # 11 blocks, all of which could be drawn
+    codes = np.repeat(np.arange(12), size)
+    blocks = np.array([f"block {k:02d}" for k in codes])
+    X = rng.normal(size=(len(codes), 1)) + rng.normal(size=(12, 1))[codes]
+    y = X[:, 0] + rng.normal(size=len(codes))
+    target = unbin.aggregate(y, blocks, bins=3).align(blocks)
+    words = text_of(render_report(unbin.AggregatedGLM().fit(X, target), title=""))
+    assert "10 of 12 blocks, the largest first. 2 blocks with too few people left out." in words
+    assert "block 00" not in words
+    assert "block 01" not in words  # its 200 people would leave 6 for the other
+    assert "block 02 (210)" in words
