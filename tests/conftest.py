@@ -1,10 +1,61 @@
 """Settings shared by all tests."""
 
 import os
+from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
+import pytest
 from hypothesis import settings
+
+import unbin
 
 # the same examples in every run of CI; a developer's machine keeps exploring
 settings.register_profile("ci", derandomize=True, deadline=None)
 if os.environ.get("CI"):
     settings.load_profile("ci")
+
+
+@dataclass(frozen=True)
+class Study:
+    """People, what was published of them, and fits that pictures and reports are made of."""
+
+    X: pd.DataFrame
+    y: np.ndarray
+    blocks: np.ndarray
+    release: unbin.Release
+    model: unbin.AggregatedGLM
+    oracle: unbin.AggregatedGLM
+    matching: unbin.AggregatedGLM
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "$x$ & $10,000",
+    "=cmd()|'/C calc'!A0 [bold]",
+    '" onload="x" ' + "very long " * 20,
+)
+
+
+@pytest.fixture(scope="session")
+def study():
+    """Return 40 blocks, the first of 6 people, with features and blocks of hostile names."""
+    rng = np.random.default_rng(5)
+    size = np.concatenate([[6, 7], np.linspace(40, 160, 38).astype(int)])
+    names = [f"{name} {k}" for k, name in enumerate((HOSTILE * 10)[:40])]
+    blocks = np.repeat(names, size)
+    codes = np.repeat(np.arange(40), size)
+    X = rng.normal(size=(len(codes), 4)) + 0.7 * rng.normal(size=(40, 4))[codes]
+    y = X @ [1.0, -0.5, 0.0, 0.3] + rng.normal(size=len(codes))
+    frame = pd.DataFrame(X, columns=list(HOSTILE))
+    release = unbin.aggregate(y, blocks, bins=5)
+    target = release.align(blocks)
+    return Study(
+        frame,
+        y,
+        blocks,
+        release,
+        unbin.AggregatedGLM(random_state=0).fit(frame, target),
+        unbin.AggregatedGLM().fit(frame, y),
+        unbin.AggregatedGLM(method="matching", random_state=0).fit(frame, target),
+    )

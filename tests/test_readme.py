@@ -8,8 +8,9 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_examples_print_what_the_readme_says(monkeypatch):
-    monkeypatch.chdir(README.parent)
+def test_examples_print_what_the_readme_says(tmp_path, monkeypatch):
+    (tmp_path / "tests").symlink_to(README.parent / "tests")  # read from here, write to there
+    monkeypatch.chdir(tmp_path)
     text = README.read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.S)
     assert len(pairs) >= 2
@@ -19,3 +20,4 @@ def test_examples_print_what_the_readme_says(monkeypatch):
         with redirect_stdout(out):
             exec(compile(code, "README.md", "exec"), names)
         assert out.getvalue() == expected
+    assert {"coefficients.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}

@@ -38,12 +38,16 @@ _HOME = {
     "read_release": "unbin.readers",
 }
 
+_MODULES = ("plots", "report")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"unbin.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'unbin' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*globals(), *__all__, *_MODULES])

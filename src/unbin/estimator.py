@@ -25,6 +25,7 @@ from unbin.fits import Fit, Settings, likelihood_fit, matching_fit, observed_fit
 from unbin.frames import as_floats
 from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
+from unbin.published import Published
 from unbin.settings import check_choice, check_flag, check_number, check_whole
 from unbin.summary import Coefficients, Summary, to_frame
 from unbin.tabulate import covariance_of, glance, summarise, tabulate
@@ -120,6 +121,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried.
     standard_errors_ : (d,), or (p, d)
+    published_ : Published, None or list of p
+        Published counts of each block beside those the fit expects (likelihood); see ``plots``.
+    method_ : {"likelihood", "matching", "observed"}
+        As used; "observed" for plain numbers.
     status_ : Enum, or list of p
         How the fit ended; ``status_.value`` is a sentence.
     diagnostics_ : Diagnostics, or list of p
@@ -342,6 +347,21 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         errors = [np.sqrt(np.diag(covariance_of(fit)))[1 : 1 + d] for fit in self._fits]
         return np.array(errors) if self._several else errors[0]
 
+    @property
+    def published_(self) -> Published | list[Published | None] | None:
+        """Published and expected counts of each block, bins in the units of the target."""
+        check_is_fitted(self)
+        undo = TRANSFORMS[self.target_transform].undo
+        kept = [fit.published for fit in self._fits]
+        found = [None if each is None else each.with_edges(undo) for each in kept]
+        return found if self._several else found[0]
+
+    @property
+    def method_(self) -> str:
+        """The method as used: "observed" for a model of plain numbers."""
+        check_is_fitted(self)
+        return self.method if self._holds_release else "observed"
+
     def conf_int(self, level: float = 0.95) -> FloatArray:
         """Return confidence intervals of ``coef_``, shape (d, 2); ``summary`` has the intercept."""
         check_is_fitted(self)
@@ -356,8 +376,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
         check_is_fitted(self)
         fit = self._only_fit("summary")
-        method = self.method if self._holds_release else "observed"
-        return summarise(fit, self._terms(), method, level)
+        return summarise(fit, self._terms(), self.method_, level)
 
     def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
         """Return the coefficients as a pandas or polars frame, one row per term."""

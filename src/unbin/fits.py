@@ -22,6 +22,7 @@ from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.matching.solvers import Status as MatchingStatus
 from unbin.observed import fit_observed
+from unbin.published import Published, published_of
 from unbin.release import Release
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
@@ -78,6 +79,8 @@ class Fit:
     n_people, n_blocks : int
     selection : Selection or None
         Held-out scores, where something was chosen by them.
+    published : Published or None
+        Published counts beside expected ones (likelihood).
     """
 
     family: Family
@@ -102,6 +105,7 @@ class Fit:
     n_people: int
     n_blocks: int
     selection: Selection | None = None
+    published: Published | None = None
 
     def eta(
         self,
@@ -324,6 +328,7 @@ def _likelihood_fit(
         imputed=Raking.of(design, release, family, found),
         n_people=len(design.matrix),
         n_blocks=len(release),
+        published=published_of(found, release.blocks, whole=family.domain.integer),
     )
 
 

@@ -93,8 +93,13 @@ def _goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> Good
 
 def worst_blocks(fit: LikelihoodFit, size: int = 5) -> FloatArray:
     """Return the places of the blocks that fit worst, by their excess over what is expected."""
-    excess = (fit.block_misfit - fit.block_df) / np.sqrt(2 * np.maximum(fit.block_df, 1.0))
+    excess = excess_misfit(fit.block_misfit, fit.block_df)
     return np.asarray(np.argsort(-excess, kind="stable")[:size])
+
+
+def excess_misfit(misfit: FloatArray, df: FloatArray) -> FloatArray:
+    """Return how far misfits lie above their expectations, in standard deviations."""
+    return np.asarray((misfit - df) / np.sqrt(2 * np.maximum(df, 1.0)))
 
 
 def wald_test(estimate: FloatArray, covariance: FloatArray) -> WaldTest:

@@ -1,0 +1,127 @@
+"""A fit as one page of HTML."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from matplotlib import style
+from sklearn.utils.validation import check_is_fitted
+
+import unbin
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import ParameterError
+from unbin.report.pictures import SMALLEST, draw
+from unbin.report.rows import coefficient_rows, facts, score_rows
+from unbin.report.svg import SETTINGS
+from unbin.typing import ArrayLike
+
+_LEVEL = 0.95
+_NO_INPUTS: Mapping[str, str] = MappingProxyType({})
+
+
+def render_report(
+    model: AggregatedGLM,
+    *,
+    title: str,
+    oracle: AggregatedGLM | ArrayLike | None = None,
+    command: str = "",
+    inputs: Mapping[str, str] = _NO_INPUTS,
+    created: datetime | str | None = None,
+) -> str:
+    """Return the report of a fit: one page that needs nothing else, not even a network.
+
+    Counts and blocks under 11 people are masked, and imputed targets are never in it. The same fit
+    gives the same page.
+
+    Parameters
+    ----------
+    model : AggregatedGLM
+        Fitted to one target, by any method.
+    title : str
+    oracle : AggregatedGLM or (d,), optional
+        The same model fitted to individual targets, or its coefficients, to compare with.
+    command : str
+        What was run, to be quoted.
+    inputs : mapping of str to str
+        Names of the input files and their hashes.
+    created : datetime or str, optional
+        When; left out of the page when left out here.
+    """
+    check_is_fitted(model)
+    if np.ndim(model.coef_) > 1:
+        raise ParameterError(
+            "report: needs a model of one target, got several; fit them one by one"
+        )
+    with style.context(["default", SETTINGS]):
+        pictures = draw(model, oracle)
+    return _template().render(
+        title=title,
+        method=model.method_,
+        identified=model.diagnostics_.identified,
+        words=_words(model),
+        status=model.status_.value,
+        facts=facts(model),
+        pictures=pictures,
+        smallest=SMALLEST,
+        level=f"{100 * _LEVEL:g} %",
+        coefficients=coefficient_rows(model, oracle, _LEVEL),
+        has_oracle=oracle is not None,
+        scores=score_rows(model.selection_),
+        n_tried=0 if model.selection_ is None else len(model.selection_.score),
+        command=command,
+        inputs=dict(inputs),
+        versions=_versions(),
+        created=created.isoformat(timespec="seconds") if isinstance(created, datetime) else created,
+    )
+
+
+def write_report(path: str | Path, html: str) -> None:
+    """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
+    goal = Path(path)
+    handle, name = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(html)
+        Path(name).chmod(0o644)
+        Path(name).replace(goal)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _words(model: AggregatedGLM) -> list[str]:
+    """Return identification, fit and efficiency in sentences; the status is told elsewhere."""
+    if model.method_ == "likelihood":
+        return [note for note in model.summary().notes if not note.startswith("Status: ")]
+    return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "unbin": unbin.__version__,
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "Python": platform.python_version(),
+    }
+
+
+@cache
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("unbin.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")
