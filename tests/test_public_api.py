@@ -14,6 +14,7 @@ PUBLIC = [
     "Release",
     "aggregate",
     "permutation_test",
+    "read_release",
 ]
 
 

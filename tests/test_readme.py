@@ -8,7 +8,8 @@ from pathlib import Path
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_examples_print_what_the_readme_says():
+def test_examples_print_what_the_readme_says(monkeypatch):
+    monkeypatch.chdir(README.parent)
     text = README.read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.S)
     assert len(pairs) >= 2

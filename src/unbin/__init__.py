@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from unbin.aggregation import aggregate
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
+    from unbin.readers import read_release
     from unbin.release import Release
     from unbin.selection import BlockKFold
     from unbin.target import AggregatedTarget
@@ -23,6 +24,7 @@ __all__ = [
     "Release",
     "aggregate",
     "permutation_test",
+    "read_release",
 ]
 __version__ = "0.1.0"
 
@@ -33,6 +35,7 @@ _HOME = {
     "Release": "unbin.release",
     "aggregate": "unbin.aggregation",
     "permutation_test": "unbin.permutation",
+    "read_release": "unbin.readers",
 }
 
 

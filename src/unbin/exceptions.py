@@ -7,7 +7,8 @@
     │   ├── BlockError                     block ids
     │   ├── BinError                       bins and their edges
     │   ├── CountError                     counts, percentages, totals
-    │   └── OrderStatisticError            ranks, quantiles and their values
+    │   ├── OrderStatisticError            ranks, quantiles and their values
+    │   └── ReadError                      a file that cannot be read as a table
     ├── AlignmentError (ValueError)        the table and the people do not fit together
     │   └── SplitBlockError                a selection of rows cuts through a block
     ├── DomainError (ValueError)           a value the family cannot produce
@@ -46,6 +47,10 @@ class CountError(ReleaseError):
 
 class OrderStatisticError(ReleaseError):
     """A rank, a quantile or its value is impossible."""
+
+
+class ReadError(ReleaseError):
+    """A file cannot be read as a published table; the message names file, row and column."""
 
 
 class AlignmentError(UnbinError, ValueError):

@@ -66,6 +66,8 @@ class Release:
         Means of the targets, NaN for a block without one; None when no block has one.
     noise_sd : float
         Standard deviation of noise that is known to have been added to every count.
+    source : str
+        How the file it was read from was understood; empty for a release made in Python.
     """
 
     blocks: TextArray
@@ -74,6 +76,7 @@ class Release:
     order_statistics: OrderStatistics
     means: FloatArray | None = None
     noise_sd: float = 0.0
+    source: str = ""
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -310,7 +313,8 @@ class Release:
                 f"combine: histograms must have the same noise_sd, got {sorted(noises)}; combine "
                 "only histograms with the same noise"
             )
-        return Release(names, n, histogram, order, means, noises.pop())
+        source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
+        return Release(names, n, histogram, order, means, noises.pop(), source)
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -456,6 +460,7 @@ class Release:
             self.order_statistics.take(place),
             None if self.means is None else self.means[place],
             self.noise_sd,
+            source=self.source,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:

@@ -20,7 +20,7 @@ def plural(count: int, word: str) -> str:
 
 
 def describe(release: Release) -> Iterator[tuple[str, str]]:
-    """Yield each kind of statistic a release holds, and how it is spread over the blocks."""
+    """Yield each kind of statistic a release holds, its spread over the blocks, and its source."""
     histogram, order = release.histogram, release.order_statistics
     if len(histogram.count):
         noise = f", noise of sd {release.noise_sd:g} added" if release.noise_sd > 0 else ""
@@ -35,6 +35,8 @@ def describe(release: Release) -> Iterator[tuple[str, str]]:
         yield "order statistics", f"{plural(int(some.sum()), 'block')}, {span} per block"
     if release.means is not None:
         yield "means", plural(int(np.isfinite(release.means).sum()), "block")
+    if release.source:
+        yield "read as", release.source
 
 
 def _describe_histogram(table: Histogram) -> str:
