@@ -16,6 +16,7 @@
     ├── FormulaError (ValueError)          a formula that is not one, or not a harmless one
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
+    ├── OutputError (OSError)              a file that cannot be written
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
@@ -82,6 +83,10 @@ class EncodingError(UnbinError, ValueError):
 
 class ModelFileError(UnbinError, ValueError):
     """A file does not hold a model as ``save`` writes it."""
+
+
+class OutputError(UnbinError, OSError):
+    """A file or folder cannot be written."""
 
 
 class AggregatedTargetError(UnbinError, TypeError):
