@@ -6,6 +6,7 @@ import csv
 import gzip
 import hashlib
 import io
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from importlib import import_module
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.exceptions import ReadError
+from unbin.readers.sheets import listed
 
 QUERY = "duckdb:"
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
@@ -35,12 +37,15 @@ class People:
         The file, or "duckdb".
     columns : dict
         Arrays of numbers (NaN where missing) or of texts (None where missing).
+    names : tuple of str
+        All columns of the file, read or not.
     sha256 : str
         Of the file, or of the query.
     """
 
     name: str
     columns: dict[str, NDArray[Any]]
+    names: tuple[str, ...]
     sha256: str
 
     def __len__(self) -> int:
@@ -49,9 +54,9 @@ class People:
     def column(self, name: str) -> NDArray[Any]:
         """Return a column, which must be there."""
         if name not in self.columns:
-            some = ", ".join(map(repr, list(self.columns)[:8])) or "none"
+            known = listed(list(self.names))
             raise ReadError(
-                f"{self.name}: must have the column {name!r}, got {some}; check its name"
+                f"{self.name}: must have the column {name!r}, got {known}; check its name"
             )
         return self.columns[name]
 
@@ -67,7 +72,7 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
         Columns to be kept as text: block ids and categories, so that "05001" keeps its zero. Others
         are numbers where every value is one, else text.
     columns : collection of str
-        Columns to read. One that is not there is not an error here.
+        Columns to read.
     """
     if source.startswith(QUERY):
         return _query(source, columns)
@@ -82,15 +87,21 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
             f"{path.name}: cannot be opened, got {error.strerror}; check the path"
         ) from None
     if magic == _PARQUET:
-        found = {name: _native(series) for name, series in _parquet(path, columns).items()}
+        names, found = _parquet(path, columns)
     else:
-        texts = _csv(path, columns, zipped=magic[:2] == _GZIP)
+        names, texts = _csv(path, columns, zipped=magic[:2] == _GZIP)
         found = {
             name: values if name in text else to_numbers(values) for name, values in texts.items()
         }
-    if found and not len(next(iter(found.values()))):
-        raise ReadError(f"{path.name}: must hold people, got a header only; check the file")
-    return People(path.name, found, sha256)
+    return _checked(People(path.name, found, names, sha256), columns)
+
+
+def _checked(people: People, columns: Collection[str]) -> People:
+    for name in columns:
+        people.column(name)
+    if not len(people):
+        raise ReadError(f"{people.name}: must hold people, got none; check the table")
+    return people
 
 
 def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
@@ -104,33 +115,34 @@ def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
         return values
 
 
-def _csv(path: Path, columns: Collection[str], *, zipped: bool) -> dict[str, NDArray[Any]]:
-    """Return columns of text, None where a cell is empty."""
+def _csv(
+    path: Path, columns: Collection[str], *, zipped: bool
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    """Return all names, and columns of text, None where a cell is empty."""
     names, separator = _header(path, zipped=zipped)
     wanted = [name for name in names if name in columns]
     if not wanted:
-        raise ReadError(
-            f"{path.name}: must have the columns {', '.join(map(repr, sorted(columns)))}, got "
-            f"{', '.join(map(repr, names[:8]))}; check their names"
-        )
+        return tuple(names), {}
     library = _library(path.name)
     try:
         if library.__name__ == "polars":
             frame = library.read_csv(path, separator=separator, infer_schema=False, columns=wanted)
         else:
-            frame = library.read_csv(
-                path,
-                sep=separator,
-                dtype=str,
-                keep_default_na=False,
-                usecols=wanted,
-                encoding="utf-8-sig",
-                compression="gzip" if zipped else None,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # pandas only warns of a row that is too long
+                frame = library.read_csv(
+                    path,
+                    sep=separator,
+                    dtype=str,
+                    keep_default_na=False,
+                    index_col=False,
+                    encoding="utf-8-sig",
+                    compression="gzip" if zipped else None,
+                )
     except Exception as error:  # each library has errors of its own
         raise _damaged(path.name, error) from None
     table = nw.from_native(frame, eager_only=True)
-    return {name: _stripped(table[name].to_numpy()) for name in wanted}
+    return tuple(names), {name: _stripped(table[name].to_numpy()) for name in wanted}
 
 
 def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
@@ -162,14 +174,17 @@ def _stripped(values: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def _parquet(path: Path, columns: Collection[str]) -> dict[str, Any]:
+def _parquet(
+    path: Path, columns: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
     library = _library(path.name)
     try:
         frame = library.read_parquet(path)
     except Exception as error:  # each library has errors of its own
         raise _damaged(path.name, error) from None
     table = nw.from_native(frame, eager_only=True)
-    return {name: table[name] for name in table.columns if name in columns}
+    found = {name: _native(table[name]) for name in table.columns if name in columns}
+    return tuple(table.columns), found
 
 
 def _native(series: Any) -> NDArray[Any]:
@@ -190,9 +205,8 @@ def _query(source: str, columns: Collection[str]) -> People:
             f"duckdb: the query cannot be run, got {_line(error)}; correct it"
         ) from None
     arrays = {name: _filled(found[name]) for name in found if name in columns}
-    if found and not len(next(iter(found.values()))):
-        raise ReadError("duckdb: the query must give people, got no rows; check it")
-    return People("duckdb", arrays, hashlib.sha256(source.encode()).hexdigest())
+    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
 
 
 def _filled(values: Any) -> NDArray[Any]:

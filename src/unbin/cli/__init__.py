@@ -15,7 +15,7 @@ from unbin.cli.fit import fit
 from unbin.cli.predict import predict
 
 app = typer.Typer(
-    help="Fit generalised linear models when the outcome was only published as a table.",
+    name="unbin",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -44,7 +44,9 @@ def demo(
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Simulate people in counties, publish histograms, fit from the published table alone.
+    """Show it on simulated people in counties.
+
+    Publishes histograms per county, fits from them alone, and compares with the truth.
 
     Example: unbin demo --seed 3
     """

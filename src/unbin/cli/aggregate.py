@@ -24,7 +24,7 @@ def aggregate(
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Publish a histogram of an outcome per block, as a tidy table.
+    """Make the table: a histogram per block.
 
     Example: unbin aggregate people.csv --target cost --block county --bins 10 --output release.csv
     """

@@ -20,9 +20,10 @@ def check(
     closed: options.ClosedOption = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Compare people with a published table: joins, totals, hidden counts, lost zeros.
+    """Tell whether people and a table fit together.
 
-    The exit code is 0 when a fit can start, 1 when it cannot.
+    Compares blocks, totals, hidden counts and leading zeros. The exit code is 0 when a fit can
+    start, 1 when it cannot.
 
     Example: unbin check people.csv release.csv --block county
     """

@@ -36,7 +36,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         except (typer.Exit, typer.Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
-            say("Interrupted: nothing was written.", err=True)
+            say("Interrupted: no file was left half-written.", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
             if kwargs.get("debug"):

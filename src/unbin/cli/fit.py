@@ -76,7 +76,7 @@ def fit(
     ] = False,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Fit a generalised linear model to people and a published table.
+    """Fit a model to people and a published table.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results

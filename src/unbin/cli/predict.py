@@ -31,7 +31,9 @@ def predict(
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Predict the mean outcome of people with a saved model, as CSV in their order.
+    """Predict the mean outcome of people.
+
+    Takes a saved model and prints CSV, in the order of the people.
 
     Example: unbin predict results/model.json people.csv --output predictions.csv
     """
