@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin.exceptions import EncodingError, ReleaseError
-from unbin.formulas import Formula, Variable, parse_formula, quote
-from unbin.frames import column
-from unbin.typing import FloatArray, IntArray
+from unbin.columns import as_numbers, category_codes, find_categories, odd_one, read_column
+from unbin.exceptions import EncodingError
+from unbin.formulas import Formula, parse_formula, quote
+from unbin.typing import FloatArray
 
-MAX_CATEGORIES = 1000
 MAX_COLUMNS = 5000
 _STATES = {"center", "scale", "ddof", "lower_bound", "upper_bound", "knots", "alpha", "norms2"}
 _FUNCTIONS: dict[str, Any] = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt}
@@ -62,7 +59,7 @@ class Encoding:
             Without an intercept; the model has its own.
         """
         parsed = parse_formula(formula)
-        values = [_read(frame, variable) for variable in parsed.variables]
+        values = [read_column(frame, variable.column) for variable in parsed.variables]
         categories = tuple(_learn(parsed, k, array) for k, array in enumerate(values))
         draft = cls(parsed, categories, {}, ())
         X, state, labels = draft._evaluate(values, {})
@@ -77,7 +74,7 @@ class Encoding:
 
     def encode(self, frame: Any) -> FloatArray:
         """Return the features of other people, shape (n, d), as they were in the fit."""
-        values = [_read(frame, variable) for variable in self.formula.variables]
+        values = [read_column(frame, variable.column) for variable in self.formula.variables]
         X, _, labels = self._evaluate(values, copy.deepcopy(self.state))
         if tuple(_label(label, self) for label in labels) != self.names:
             raise EncodingError(
@@ -131,10 +128,10 @@ class Encoding:
             zip(self.formula.variables, self.categories, strict=True)
         ):
             columns[f"v{k}"] = (
-                _numbers(variable.column, values[k])
+                as_numbers(variable.column, values[k])
                 if known is None
                 else pandas.Categorical.from_codes(
-                    _codes(variable.column, values[k], known),
+                    category_codes(variable.column, values[k], known),
                     categories=[str(code) for code in range(len(known))],
                 )
             )
@@ -151,58 +148,6 @@ class Encoding:
         return X, matrix.model_spec.transform_state, [labels[k] for k in keep]
 
 
-def _read(frame: Any, variable: Variable) -> NDArray[Any]:
-    """Return a column without gaps, as numbers or as texts."""
-    name = variable.column
-    try:
-        values = column(frame, name, role="formula")
-    except ReleaseError:
-        known = list(frame) if isinstance(frame, Mapping) else nw.from_native(frame).columns
-        some = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
-        raise EncodingError(
-            f"column {name!r}: must be in the table of people, got {some or 'no columns'}; check "
-            "the formula"
-        ) from None
-    if values.dtype.kind not in "biufOU":
-        raise EncodingError(
-            f"column {name!r}: must hold numbers or text, got {values.dtype}; convert it first"
-        )
-    if values.dtype.kind == "O":
-        values = _objects(values)
-    gap = values != values
-    if values.dtype.kind in "OU":
-        gap = np.array([value is None or value == "" for value in values], dtype=bool)
-    if gap.any():
-        raise EncodingError(
-            f"column {name!r}, row {int(np.argmax(gap))} (counted from 0): must have a value, got "
-            f"{int(gap.sum())} missing; fill them, or leave those people out of the release too"
-        )
-    return values
-
-
-def _objects(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as floats, anything else as texts and None."""
-    missing = [value is None or value != value or type(value).__name__ == "NAType" for value in
-               values]  # fmt: skip
-    held = [value for value, gone in zip(values, missing, strict=True) if not gone]
-    if held and all(isinstance(value, int | float | np.number) for value in held):
-        return np.array([np.nan if gone else float(v) for v, gone in zip(values, missing,
-                         strict=True)])  # fmt: skip
-    result = np.empty(len(values), dtype=object)
-    result[:] = [None if gone else str(v) for v, gone in zip(values, missing, strict=True)]
-    return result
-
-
-def _texts(values: NDArray[Any]) -> NDArray[np.str_]:
-    """Return values as categories: a whole number is written without a decimal point."""
-    if values.dtype.kind == "f":
-        unique, inverse = np.unique(values, return_inverse=True)
-        texts = [str(int(v)) if v == np.floor(v) and abs(v) < 2**53 else repr(float(v))
-                 for v in unique]  # fmt: skip
-        return np.array(texts, dtype=np.str_)[inverse]
-    return values.astype(np.str_)
-
-
 def _learn(formula: Formula, k: int, values: NDArray[Any]) -> tuple[str, ...] | None:
     """Return the categories of a variable, None if it is a number."""
     variable = formula.variables[k]
@@ -210,7 +155,7 @@ def _learn(formula: Formula, k: int, values: NDArray[Any]) -> tuple[str, ...] | 
     if not variable.categorical:
         if values.dtype.kind not in "OU":
             return None
-        odd = _odd_one([str(value) for value in values])
+        odd = odd_one([str(value) for value in values])
         if odd is not None:
             raise EncodingError(
                 f"column {name!r}, row {odd} (counted from 0): must be a number like most of the "
@@ -221,55 +166,7 @@ def _learn(formula: Formula, k: int, values: NDArray[Any]) -> tuple[str, ...] | 
                 f"column {name!r}: functions need numbers, got {str(values[0])!r}; write "
                 f"C({quote(name)})"
             )
-    return _categories(name, values)
-
-
-def _categories(name: str, values: NDArray[Any]) -> tuple[str, ...]:
-    found = [str(value) for value in np.unique(_texts(values))]
-    if len(found) > MAX_CATEGORIES:
-        raise EncodingError(
-            f"column {name!r}: must have at most {MAX_CATEGORIES:,} categories, got "
-            f"{len(found):,}; join the rare ones"
-        )
-    as_numbers = [_number(text) for text in found]
-    if all(number is not None for number in as_numbers):
-        return tuple(text for _, text in sorted(zip(as_numbers, found, strict=True)))
-    return tuple(found)
-
-
-def _odd_one(texts: list[str]) -> int | None:
-    """Return the row of the first text that is no number, where most are."""
-    odd = [row for row, text in enumerate(texts) if _number(text) is None]
-    return odd[0] if odd and 2 * len(odd) < len(texts) else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _codes(name: str, values: NDArray[Any], known: tuple[str, ...]) -> IntArray:
-    unique, inverse = np.unique(_texts(values), return_inverse=True)
-    place = {text: code for code, text in enumerate(known)}
-    unseen = [str(text) for text in unique if str(text) not in place]
-    if unseen:
-        row = int(np.argmax(inverse == int(np.flatnonzero(unique == unseen[0])[0])))
-        some = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
-        raise EncodingError(
-            f"column {name!r}, row {row} (counted from 0): category {unseen[0]!r} was not in the "
-            f"fit, which knows {some}; {len(unseen)} such, leave those people out or fit again"
-        )
-    return np.array([place[str(text)] for text in unique], dtype=np.int64)[inverse]
-
-
-def _numbers(name: str, values: NDArray[Any]) -> FloatArray:
-    if values.dtype.kind in "OU":
-        raise EncodingError(
-            f"column {name!r}: must hold numbers as in the fit, got {str(values[0])!r}; convert it"
-        )
-    return values.astype(np.float64)
+    return find_categories(name, values)
 
 
 def _check_finite(X: FloatArray, names: tuple[str, ...]) -> None:

@@ -21,6 +21,7 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fits import Fit
 from unbin.outputs import write_texts
+from unbin.typing import FloatArray
 
 FORMAT = "unbin model"
 FORMAT_VERSION = 1
@@ -112,7 +113,11 @@ def model_text(
         "fits": [encode(fit, leave_out=("imputed",)) for fit in model._fits],
         "encoding": None if encoding is None else encoding.to_json(),
     }
-    return json.dumps(data, allow_nan=False, indent=1, ensure_ascii=False) + "\n"
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
+        for name, value in data.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def versions() -> dict[str, str]:
@@ -189,44 +194,48 @@ def _some_fits(value: Any) -> list[Any]:
 
 
 def _check_fit(fit: Fit, d: int) -> None:
-    """Raise unless the parts of a fit have the shapes of d features, and finite estimates."""
-    m = 0 if fit.bins is not None else len(fit.family.nuisance_names)
-    shapes: list[tuple[str, Any, tuple[int, ...] | None]] = [
-        ("coef", fit.coef, (d,)),
-        ("intercept", np.array(fit.intercept), ()),
-        ("dispersion", np.array(fit.dispersion), ()),
-        ("block_sd", np.array(fit.block_sd), ()),
-        ("nuisance", fit.nuisance, None if fit.bins is not None else (m,)),
-    ]
+    """Raise unless the parts of a fit go together, with d features and finite estimates."""
+    _require(fit.coef, (d,), "coef")
+    for name in ("intercept", "dispersion", "block_sd"):
+        _require(np.array(getattr(fit, name)), (), name)
     if (fit.bins is None) == fit.family.has_thresholds:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
-    if fit.bins is not None:
+    if fit.bins is None:
+        _require(fit.nuisance, (len(fit.family.nuisance_names),), "nuisance")
+    else:
         k = len(fit.bins.value)
-        shapes += [("thresholds", fit.bins.thresholds, (k - 1,)), ("value", fit.bins.value, (k,))]
+        _require(fit.bins.value, (k,), "value")
+        _require(fit.bins.thresholds, (k - 1,), "thresholds")
         if fit.bins.lower.shape != (k,) or fit.bins.upper.shape != (k,):
             raise ModelFileError("bins: must have as many ends as values")
-    used = 0
-    if (fit.context is None) != (fit.contextual_coef is None):
-        raise ModelFileError("context: must go with contextual coefficients")
-    if fit.context is not None and fit.contextual_coef is not None:
-        context, used = fit.context, int(fit.context.used.sum())
-        shapes += [
-            ("means", context.means, (len(context.blocks), d)),
-            ("average", context.average, (d,)),
-            ("contextual_coef", np.nan_to_num(fit.contextual_coef), (d,)),
-        ]
-        if context.used.shape != (d,) or (context.blocks[1:] <= context.blocks[:-1]).any():
-            raise ModelFileError("context: must have sorted blocks and one flag per feature")
-    for name, array, shape in shapes:
-        if (shape is not None and array.shape != shape) or not np.isfinite(array).all():
-            raise ModelFileError(
-                f"{name}: must be finite, of shape {shape}, got shape {array.shape}; save the "
-                "model again"
-            )
-    size = (1 + d + used, 1 + d + used)
-    if fit.covariance is not None and fit.covariance.shape != size:
+    size = 1 + d + _check_context(fit, d)
+    if fit.covariance is not None and fit.covariance.shape != (size, size):
         raise ModelFileError(
-            f"covariance: must have shape {size}, got {fit.covariance.shape}; save it again"
+            f"covariance: must have shape {(size, size)}, got {fit.covariance.shape}; save it again"
+        )
+
+
+def _check_context(fit: Fit, d: int) -> int:
+    """Return how many contextual coefficients there are; raise unless their parts go together."""
+    context, coef = fit.context, fit.contextual_coef
+    if context is None and coef is None:
+        return 0
+    if context is None or coef is None:
+        raise ModelFileError("context: must go with contextual coefficients")
+    _require(context.means, (len(context.blocks), d), "means")
+    _require(context.average, (d,), "average")
+    if context.used.shape != (d,) or (context.blocks[1:] <= context.blocks[:-1]).any():
+        raise ModelFileError("context: must have sorted blocks and one flag per feature")
+    if coef.shape != (d,) or not np.isfinite(coef[context.used]).all():
+        raise ModelFileError("contextual_coef: must be finite where a feature varies within blocks")
+    return int(context.used.sum())
+
+
+def _require(array: FloatArray, shape: tuple[int, ...], name: str) -> None:
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ModelFileError(
+            f"{name}: must be finite, of shape {shape}, got shape {array.shape}; save the model "
+            "again"
         )
 
 
@@ -246,7 +255,10 @@ def _model(parameters: Any) -> AggregatedGLM:
     if not isinstance(parameters, dict) or set(parameters) != set(model.get_params()):
         raise ModelFileError("parameters: must be those of AggregatedGLM, got others")
     model.set_params(**parameters)
-    model._check_parameters()
+    try:
+        model._check_parameters()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFileError(f"parameters: {error}") from None
     return model
 
 
