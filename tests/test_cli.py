@@ -227,6 +227,8 @@ def test_fit_chooses_and_takes_context(folder, tmp_path):
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "block mean of age" in result.stdout
+    assert "\nChosen on held-out blocks: gaussian, alpha " in result.stdout
+    assert ", contextual effects; tried 10 candidates (gaussian).\n" in result.stdout
     model = unbin.load(tmp_path / "model.json")
     assert model.selection_ is not None
     people = pd.read_csv(folder / "people.csv", dtype={"county": str})[:5]

@@ -227,7 +227,7 @@ def test_new_people_are_held_to_the_fit():
             "column 'sex', row 0 (counted from 0): category 'x' was not in the fit",
         ),
         ({"age": ["x"]}, "column 'age': must hold numbers as in the fit, got 'x'; convert it"),
-        ({"los": [9.0]}, "formula: cannot be evaluated, got Some field values extend beyond"),
+        ({"los": [9.0]}, "formula: bs() needs values within the range of the fit, got others"),
         ({"los": [None]}, "column 'los', row 0 (counted from 0): must have a value"),
     ]:
         with pytest.raises(EncodingError) as caught:

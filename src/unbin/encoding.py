@@ -141,7 +141,15 @@ class Encoding:
             with np.errstate(all="ignore"):
                 matrix = spec.get_model_matrix(pandas.DataFrame(columns), context=_FUNCTIONS)
         except (FormulaicError, ValueError, TypeError, IndexError) as error:
-            raise EncodingError(f"formula: cannot be evaluated, got {_cause(error)}") from error
+            cause = _cause(error)
+            if "beyond upper and/or lower bounds" in cause:
+                raise EncodingError(
+                    "formula: bs() needs values within the range of the fit, got others; leave "
+                    "those people out, or use poly()"
+                ) from error
+            raise EncodingError(
+                f"formula: cannot be evaluated, got {cause}; change the term it is about"
+            ) from error
         labels = list(matrix.model_spec.column_names)
         keep = [k for k, label in enumerate(labels) if label != "Intercept"]
         X = np.asarray(matrix, dtype=np.float64)[:, keep]

@@ -187,7 +187,7 @@ def _alpha(text: str) -> float | str:
 def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
     """Return what the terminal shows; matching has no errors to show."""
     if model.method != "matching":
-        return str(model.summary(level))
+        return f"{model.summary(level)}{_choice(model)}"
     width = max(len(name) for name in ("intercept", *encoding.names))
     values = zip(("intercept", *encoding.names), (model.intercept_, *model.coef_), strict=True)
     return "\n".join(
@@ -197,6 +197,19 @@ def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
             f"Status: {model.status_.value}",
             "Matching takes noise for signal and has no standard errors; see --method likelihood.",
         ]
+    )
+
+
+def _choice(model: AggregatedGLM) -> str:
+    """Return what was chosen on held-out blocks, as a line."""
+    found = model.selection_
+    if found is None:
+        return ""
+    families = ", ".join(dict.fromkeys(found.family))
+    context = ", contextual effects" if model.contextual_coef_ is not None else ""
+    return (
+        f"\nChosen on held-out blocks: {model.family_}, alpha {model.alpha_:.3g}{context}; tried "
+        f"{len(found.score)} candidates ({families})."
     )
 
 
