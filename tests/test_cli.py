@@ -567,6 +567,7 @@ def test_help_imports_no_numerics():
     code = (
         "import sys; from typer.testing import CliRunner; from unbin.cli import app; "
         "result = CliRunner().invoke(app, ['--help']); assert 'aggregate' in result.output; "
+        "result = CliRunner().invoke(app, ['fit', '--help']); assert 'alpha' in result.output; "
         "heavy = ('numpy', 'numba', 'sklearn', 'scipy', 'pandas', 'polars', 'formulaic'); "
         "print([name for name in heavy if name in sys.modules])"
     )
