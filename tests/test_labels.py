@@ -155,6 +155,8 @@ def test_closed_as_told():
     assert closed("<5", "over 5", side="left") == ([(-INF, 5), (5, INF)], "left")
     assert closed("<5", "5-9", side="right") == ([(-INF, 4), (4, 9)], "right")
     assert closed("<5", "over 5", side="right") == ([(-INF, 5), (5, INF)], "right")
+    assert closed("<5", "5", "over 5", side="left") == ([(-INF, 5), (5, 6), (6, INF)], "left")
+    assert closed("<5", "5", "over 5", side="right") == ([(-INF, 4), (4, 5), (5, INF)], "right")
 
 
 def test_what_is_measured_may_be_told():

@@ -13,8 +13,10 @@ PUBLIC = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "load",
     "permutation_test",
     "read_release",
+    "save",
 ]
 
 

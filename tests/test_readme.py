@@ -2,8 +2,15 @@
 
 import io
 import re
+import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
+
+from typer.testing import CliRunner
+
+import unbin
+from test_cli import simulate
+from unbin.cli import app
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -21,3 +28,17 @@ def test_examples_print_what_the_readme_says(tmp_path, monkeypatch):
             exec(compile(code, "README.md", "exec"), names)
         assert out.getvalue() == expected
     assert {"coefficients.svg", "report.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_commands_print_what_the_readme_says(tmp_path, monkeypatch):
+    people = simulate().round(3)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    release = unbin.aggregate(people["cost"], people["county"], bins=6)
+    table = unbin.summary.to_frame(release.to_columns()["histogram"], "pandas")
+    table.to_csv(tmp_path / "release.csv", index=False)
+    monkeypatch.chdir(tmp_path)
+    (block,) = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
+    commands = re.findall(r"^\$ unbin (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
+    assert len(commands) == block.count("$ unbin ") >= 2
+    for command, expected in commands:
+        assert CliRunner().invoke(app, shlex.split(command)).stdout == expected

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from unbin.aggregation import aggregate
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
+    from unbin.persistence import load, save
     from unbin.readers import read_release
     from unbin.release import Release
     from unbin.selection import BlockKFold
@@ -23,8 +24,10 @@ __all__ = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "load",
     "permutation_test",
     "read_release",
+    "save",
 ]
 __version__ = "0.1.0"
 
@@ -34,7 +37,9 @@ _HOME = {
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
     "aggregate": "unbin.aggregation",
+    "load": "unbin.persistence",
     "permutation_test": "unbin.permutation",
+    "save": "unbin.persistence",
     "read_release": "unbin.readers",
 }
 

@@ -13,6 +13,10 @@
     │   └── SplitBlockError                a selection of rows cuts through a block
     ├── DomainError (ValueError)           a value the family cannot produce
     ├── ParameterError (ValueError)        a setting of the estimator
+    ├── FormulaError (ValueError)          a formula that is not one, or not a harmless one
+    ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
+    ├── ModelFileError (ValueError)        a file that is not a saved model
+    ├── OutputError (OSError)              a file that cannot be written
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
@@ -67,6 +71,22 @@ class DomainError(UnbinError, ValueError):
 
 class ParameterError(UnbinError, ValueError):
     """A parameter has a value it cannot take."""
+
+
+class FormulaError(UnbinError, ValueError):
+    """A formula uses something that formulas do not have."""
+
+
+class EncodingError(UnbinError, ValueError):
+    """A column is missing, has missing values or a category the fit did not know."""
+
+
+class ModelFileError(UnbinError, ValueError):
+    """A file does not hold a model as ``save`` writes it."""
+
+
+class OutputError(UnbinError, OSError):
+    """A file or folder cannot be written."""
 
 
 class AggregatedTargetError(UnbinError, TypeError):

@@ -1,31 +1,58 @@
-"""The ``unbin`` command: parse, call, print."""
+"""The ``unbin`` command: parse, call, print. A command is one file, and imports when it runs."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Annotated
+
 import typer
 
+from unbin.cli import options
+from unbin.cli.aggregate import aggregate
+from unbin.cli.check import check
+from unbin.cli.console import reported
+from unbin.cli.fit import fit
+from unbin.cli.predict import predict
+
 app = typer.Typer(
-    help="Fit generalised linear models when the outcome was only published as a table.",
+    name="unbin",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
 )
 
 
 @app.callback()
 def root() -> None:
-    """Fit generalised linear models when the outcome was only published as a table."""
+    """Fit generalised linear models when the outcome was only published as a table.
+
+    Example: unbin fit people.csv release.csv --block county --formula "age + C(sex)"
+    """
+
+
+for _command in (check, fit, predict, aggregate):
+    app.command()(_command)
 
 
 @app.command()
-def demo(seed: int = typer.Option(0, help="Another seed simulates other people.")) -> None:
-    """Simulate people in counties, publish histograms, fit from the published table alone.
+@reported
+def demo(
+    seed: Annotated[int, typer.Option(help="Another seed simulates other people.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for the report. Default: a temporary one.")
+    ] = None,
+    debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
+) -> None:
+    """Show it on simulated people in counties.
+
+    Publishes histograms per county, fits from them alone, and compares with the truth.
 
     Example: unbin demo --seed 3
     """
     from unbin.cli.demo import run
 
-    run(seed)
+    run(seed, output)
 
 
 def main() -> None:

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import mkdtemp
+
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from unbin.aggregation import aggregate
+from unbin.cli.report import render
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
+from unbin.outputs import make_folder, write_texts
+from unbin.summary import to_frame
 from unbin.typing import FloatArray
 
 FEATURES = ("age", "income", "distance")
 _COEF = np.array([0.8, -0.5, 0.3])
 
 
-def run(seed: int) -> None:
-    """Simulate, publish, fit and print."""
+def run(seed: int, output: Path | None = None) -> None:
+    """Simulate, publish, fit and print; leave a report in ``output`` or a temporary folder."""
     console = Console(highlight=False, width=100)
     people = simulate(
         12_000, 3, 150, between=0.2, noise=0.7, coef=_COEF, intercept=2.0, random_state=seed
@@ -28,11 +34,29 @@ def run(seed: int) -> None:
         markup=False,
     )
     target = release.align(people.blocks)
-    oracle = AggregatedGLM().fit(people.X, people.y)
-    likelihood = AggregatedGLM(random_state=seed).fit(people.X, target)
-    matching = AggregatedGLM(method="matching", random_state=seed).fit(people.X, target)
+    X = to_frame(dict(zip(FEATURES, people.X.T, strict=True)), "pandas")
+    oracle = AggregatedGLM().fit(X, people.y)
+    likelihood = AggregatedGLM(random_state=seed).fit(X, target)
+    matching = AggregatedGLM(method="matching", random_state=seed).fit(X, target)
     console.print(_coefficients(people, oracle, likelihood, matching))
     console.print(_words(people, oracle, likelihood, matching), markup=False)
+    path = _report(likelihood, oracle, seed, output)
+    if path is not None:
+        console.print(f"\nReport: {path}", markup=False, soft_wrap=True)
+
+
+def _report(
+    model: AggregatedGLM, oracle: AggregatedGLM, seed: int, output: Path | None
+) -> Path | None:
+    """Write the report of the fit and return where it is."""
+    html = render(model, title="unbin demo", oracle=oracle, command=f"unbin demo --seed {seed}")
+    if html is None:
+        return None
+    if output is None:
+        output = Path(mkdtemp(prefix="unbin-demo-"))
+    make_folder(output)
+    write_texts({output / "report.html": html})
+    return output / "report.html"
 
 
 def _coefficients(
@@ -69,6 +93,7 @@ def _words(
     def error(values: FloatArray) -> str:
         return f"{np.sqrt(np.mean((values - people.y) ** 2)):.3f}"
 
+    X = to_frame(dict(zip(FEATURES, people.X.T, strict=True)), "pandas")
     diagnostics = likelihood.diagnostics_
     goodness = diagnostics.goodness_of_fit
     held = "; ".join(
@@ -84,8 +109,8 @@ def _words(
             f"  {diagnostics.reason}",
             f"  the model fits the histograms: Q/df = {goodness.ratio:.2f}, "
             f"p = {goodness.p_value:.2f}",
-            f"  error of a predicted outcome: {error(likelihood.predict(people.X))}; of the "
-            f"oracle {error(oracle.predict(people.X))}, of the mean {error(everybody)}",
+            f"  error of a predicted outcome: {error(likelihood.predict(X))}; of the "
+            f"oracle {error(oracle.predict(X))}, of the mean {error(everybody)}",
             "  error of the imputed outcomes, which agree with the histograms: "
             f"{error(likelihood.impute())}",
             "What it could not",

@@ -81,12 +81,13 @@ def _integers(label: Label) -> tuple[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Printed ends of all labels, by whether they are in the bin."""
+    """Printed ends of all labels, by whether they are in the bin; bins of one value apart."""
 
     starts_in: frozenset[float]
     starts_out: frozenset[float]
     stops_in: frozenset[float]
     stops_out: frozenset[float]
+    points: frozenset[float]
 
     @classmethod
     def of(cls, labels: list[Label]) -> _Ends:
@@ -96,13 +97,14 @@ class _Ends:
             frozenset(label.lower for label in wide if not label.lower_in),
             frozenset(label.upper for label in wide if label.upper_in),
             frozenset(label.upper for label in wide if not label.upper_in),
+            frozenset(label.lower for label in labels if label.lower == label.upper),
         )
 
 
 def _touching_left(label: Label, ends: _Ends) -> tuple[float, float]:
     """Return edges of [lower, upper): a printed last value is one step below the edge."""
     lower, upper = label.lower, label.upper
-    if not label.lower_in and lower not in ends.stops_out:
+    if not label.lower_in and (lower not in ends.stops_out or lower in ends.points):
         lower = _shift(lower, label.step)
     if label.upper_in and (upper not in ends.starts_in or label.lower == upper):
         upper = _shift(upper, label.step)
@@ -114,7 +116,7 @@ def _touching_right(label: Label, ends: _Ends) -> tuple[float, float]:
     lower, upper = label.lower, label.upper
     if label.lower_in and (lower not in ends.stops_in or lower == label.upper):
         lower = _shift(lower, -label.step)
-    if not label.upper_in and upper not in ends.starts_out:
+    if not label.upper_in and (upper not in ends.starts_out or upper in ends.points):
         upper = _shift(upper, -label.step)
     return lower, upper
 

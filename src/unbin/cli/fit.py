@@ -1,0 +1,264 @@
+"""``unbin fit``: fit a model and leave a record of it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unbin.cli import options
+from unbin.cli.console import progress, reported, say
+
+if TYPE_CHECKING:
+    from unbin.encoding import Encoding
+    from unbin.estimator import AggregatedGLM
+    from unbin.release import Release
+    from unbin.target import AggregatedTarget
+    from unbin.typing import FloatArray
+
+_CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
+
+
+@reported
+def fit(
+    people: options.PeopleArgument,
+    release: options.ReleaseArgument,
+    formula: Annotated[
+        str,
+        typer.Option(
+            help="Features: columns, C(), log, exp, sqrt, center, scale, bs, poly, + : * - 1.",
+            show_default=False,
+        ),
+    ],
+    block: options.BlockOption = None,
+    family: Annotated[
+        str,
+        typer.Option(
+            help="gaussian, poisson, binomial, gamma, negative-binomial, beta-binomial, ordinal, "
+            "or auto: held-out blocks choose."
+        ),
+    ] = "gaussian",
+    alpha: Annotated[str, typer.Option(help="Ridge: a number, or auto.")] = "0",
+    contextual: Annotated[
+        str, typer.Option(help="Block means as further columns: no, yes or auto.")
+    ] = "no",
+    method: Annotated[
+        str, typer.Option(help="likelihood, or matching (the paper's).")
+    ] = "likelihood",
+    n_trials: Annotated[int, typer.Option(help="Trials of a binomial outcome.")] = 1,
+    scale: Annotated[
+        bool, typer.Option("--scale", help="Rescale counts of blocks that count other people.")
+    ] = False,
+    on_missing: Annotated[
+        str, typer.Option(help="Blocks on one side only: error, or drop.")
+    ] = "error",
+    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seeds whatever is random.")] = 0,
+    dialect: options.DialectOption = None,
+    release_block: options.ReleaseBlockOption = None,
+    suppression: options.SuppressionOption = None,
+    rounding: options.RoundingOption = None,
+    closed: options.ClosedOption = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(help="Folder for model.json, coefficients.csv and report.html."),
+    ] = None,
+    write_imputed: Annotated[
+        bool,
+        typer.Option(
+            "--write-imputed", help="Also write imputed.csv: a value per person. Handle with care."
+        ),
+    ] = False,
+    debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
+) -> None:
+    """Fit a model to people and a published table.
+
+    Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
+    --family auto --alpha auto --output results
+    """
+    from unbin.estimator import AggregatedGLM
+    from unbin.exceptions import ParameterError
+    from unbin.formulas import parse_formula
+    from unbin.settings import check_choice
+
+    if write_imputed and output is None:
+        raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
+    model = AggregatedGLM(
+        family,
+        method,
+        alpha=_alpha(alpha),
+        contextual=_CONTEXTUAL[check_choice("--contextual", contextual, tuple(_CONTEXTUAL))],
+        n_trials=n_trials,
+        fit_intercept=parse_formula(formula).intercept,
+        random_state=seed,
+    )
+    with progress("reading"):
+        table = options.open_release(
+            release,
+            dialect=dialect,
+            release_block=release_block,
+            suppression=suppression,
+            rounding=rounding,
+            closed=closed,
+        )
+        data = _read(people, formula, block, table)
+        target = table.align(data.blocks, scale=scale, on_missing=on_missing)
+    _fit(model, data, target)
+    shown = _summary(model, data.encoding, level)
+    if output is None:
+        say(shown)
+        return
+    inputs = {**data.inputs, Path(release).name: _sha256(release)}
+    texts = _record(model, data.encoding, level, inputs)
+    if write_imputed:
+        texts["imputed.csv"] = _imputed(model, data.blocks)
+    say(f"{shown}\n\n{_write(output, texts)}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Data:
+    """People, encoded: X is (n, d); ``blocks`` has the block of each row; ``inputs`` hashes."""
+
+    encoding: Encoding
+    X: FloatArray
+    blocks: Any
+    inputs: dict[str, str]
+
+
+def _read(people: str, formula: str, block: str | None, table: Release) -> _Data:
+    """Read and encode people; everybody is in the block of a table of one block."""
+    from unbin.encoding import Encoding
+    from unbin.formulas import parse_formula
+    from unbin.people import read_people
+
+    parsed = parse_formula(formula)
+    ids = [] if block is None else [block]
+    rows = read_people(
+        people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns]
+    )
+    blocks: Any = None if block is None else rows.column(block)
+    encoding, X = Encoding.build(formula, rows.columns)
+    if blocks is None and len(table) == 1:
+        blocks = [str(table.blocks[0])] * len(X)
+    return _Data(encoding, X, blocks, {rows.name: rows.sha256})
+
+
+def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
+    """Fit, with a sign of life, and say on stderr how it went."""
+    from unbin.summary import to_frame
+
+    started = perf_counter()
+    with progress("fitting"):
+        model.fit(to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas"), target)
+    say(
+        f"fitted in {perf_counter() - started:.1f} s, {model.n_iter_} iterations, objective "
+        f"{model.objective_:.5g}",
+        err=True,
+    )
+
+
+def _write(folder: Path, texts: dict[str, str]) -> str:
+    """Write files into a folder, all or none, and return what was written."""
+    from unbin.outputs import make_folder, write_texts
+
+    make_folder(folder)
+    write_texts({folder / name: text for name, text in texts.items()})
+    return "written: " + ", ".join(str(folder / name) for name in texts)
+
+
+def _alpha(text: str) -> float | str:
+    from unbin.exceptions import ParameterError
+
+    if text == "auto":
+        return text
+    try:
+        return float(text)
+    except ValueError:
+        raise ParameterError(
+            f"--alpha: must be a number or auto, got {text!r}; write for example 0.01"
+        ) from None
+
+
+def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
+    """Return what the terminal shows; matching has no errors to show."""
+    if model.method != "matching":
+        return f"{model.summary(level)}{_choice(model)}"
+    width = max(len(name) for name in ("intercept", *encoding.names))
+    values = zip(("intercept", *encoding.names), (model.intercept_, *model.coef_), strict=True)
+    return "\n".join(
+        [
+            f"{'':<{width}} {'coef':>12}",
+            *(f"{name:<{width}} {value:>12.4f}" for name, value in values),
+            f"Status: {model.status_.value}",
+            "Matching takes noise for signal and has no standard errors; see --method likelihood.",
+        ]
+    )
+
+
+def _choice(model: AggregatedGLM) -> str:
+    """Return what was chosen on held-out blocks, as a line."""
+    found = model.selection_
+    if found is None:
+        return ""
+    families = ", ".join(dict.fromkeys(found.family))
+    context = ", contextual effects" if model.contextual_coef_ is not None else ""
+    return (
+        f"\nChosen on held-out blocks: {model.family_}, alpha {model.alpha_:.3g}{context}; tried "
+        f"{len(found.score)} candidates ({families})."
+    )
+
+
+def _record(
+    model: AggregatedGLM, encoding: Encoding, level: float, inputs: dict[str, str]
+) -> dict[str, str]:
+    """Return the files of a fit by name."""
+    from unbin.cli.report import render
+    from unbin.outputs import csv_text
+    from unbin.persistence import model_text
+
+    texts = {
+        "model.json": model_text(model, encoding=encoding, inputs=inputs),
+        "coefficients.csv": csv_text(_coefficients(model, encoding, level)),
+    }
+    html = render(
+        model,
+        title=f"Fit of {', '.join(inputs)}",
+        command=shlex.join(["unbin", *sys.argv[1:]]),
+        inputs=inputs,
+    )
+    if html is not None:
+        texts["report.html"] = html
+    return texts
+
+
+def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dict[str, Any]:
+    """Return the terms with their errors, intervals and efficiency, as columns."""
+    import numpy as np
+
+    if model.method == "matching":
+        terms = ["intercept", *encoding.names]
+        return {"term": terms, "estimate": np.array([model.intercept_, *model.coef_])}
+    table = model.tidy(level, backend="pandas")
+    columns: dict[str, Any] = {name: table[name].to_numpy() for name in table.columns}
+    known = model.diagnostics_.efficiency
+    share = {} if known is None else dict(zip(encoding.names, known, strict=True))
+    columns["efficiency"] = np.array([share.get(term, np.nan) for term in columns["term"]])
+    return columns
+
+
+def _imputed(model: AggregatedGLM, blocks: Any) -> str:
+    from unbin.outputs import csv_text
+
+    return csv_text({"block": blocks, "imputed": model.impute()})
+
+
+def _sha256(path: str) -> str:
+    import hashlib
+
+    with Path(path).open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -1,0 +1,94 @@
+"""``unbin predict``: the mean outcome of new people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unbin.cli import options
+from unbin.cli.console import reported, say
+
+if TYPE_CHECKING:
+    from unbin.people import People
+    from unbin.persistence import SavedModel
+
+
+@reported
+def predict(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="MODEL", help="model.json of 'unbin fit'.", show_default=False),
+    ],
+    people: options.PeopleArgument,
+    block: options.BlockOption = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="Column of PEOPLE to repeat beside the predictions.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File to write. Default: the terminal.")
+    ] = None,
+    debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
+) -> None:
+    """Predict the mean outcome of people.
+
+    Takes a saved model and prints CSV, in the order of the people.
+
+    Example: unbin predict results/model.json people.csv --output predictions.csv
+    """
+    from unbin.outputs import csv_text, write_texts
+    from unbin.people import read_people
+    from unbin.persistence import read_model
+
+    saved = read_model(model)
+    encoding = saved.encoding
+    ids = [name for name in (block, identifier) if name is not None]
+    known = _columns(saved)
+    texts = ids if encoding is None else [*ids, *encoding.text_columns]
+    rows = read_people(people, text=texts, columns=[*ids, *known])
+    X = _features(saved, rows)
+    blocks = None if block is None else rows.column(block)
+    if saved.model.contextual_coef_ is not None and blocks is None:
+        say(
+            "Warning: the model has contextual effects, and without --block everybody gets the "
+            "average context",
+            err=True,
+        )
+    columns: dict[str, Any] = {}
+    if identifier is not None:
+        columns[identifier] = rows.column(identifier)
+    columns["prediction"] = saved.model.predict(X, blocks=blocks)
+    text = csv_text(columns)
+    if output is None:
+        say(text.removesuffix("\n"))
+    else:
+        write_texts({output: text})
+        say(f"{len(rows):,} predictions written: {output}")
+
+
+def _columns(saved: SavedModel) -> list[str]:
+    """Return the columns of people that the model reads."""
+    from unbin.exceptions import ModelFileError
+
+    if saved.encoding is not None:
+        return list(saved.encoding.formula.columns)
+    names = getattr(saved.model, "feature_names_in_", None)
+    if names is None:
+        raise ModelFileError(
+            "model: must know the names of its features, got none; save it with encoding=..., or "
+            "fit it to a frame"
+        )
+    return [str(name) for name in names]
+
+
+def _features(saved: SavedModel, rows: People) -> Any:
+    """Return the features as a frame with the names of the fit."""
+    from unbin.frames import as_floats
+    from unbin.summary import to_frame
+
+    if saved.encoding is None:
+        columns = {name: as_floats(rows.column(name), where=name) for name in _columns(saved)}
+        return to_frame(columns, "pandas")
+    X = saved.encoding.encode(rows.columns)
+    return to_frame(dict(zip(saved.encoding.names, X.T, strict=True)), "pandas")

@@ -1,0 +1,91 @@
+"""Writing files: whole or not at all, and CSV that a spreadsheet does not run."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unbin.exceptions import OutputError
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_texts(texts: Mapping[Path, str]) -> None:
+    """Write files so that an interruption leaves the old ones, or none, but no part of any.
+
+    All are written under other names first; only then do they take their places.
+    """
+    drafts: dict[Path, Path] = {}
+    try:
+        for path, text in texts.items():
+            draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+            drafts[path] = draft
+            with draft.open("x", encoding="utf-8", newline="") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+        for path, draft in drafts.items():
+            os.replace(draft, path)
+    except OSError as error:
+        name = str(error.filename or "a file")
+        raise OutputError(
+            f"{name}: cannot be written, got {error.strerror}; choose another place"
+        ) from None
+    finally:
+        for draft in drafts.values():
+            with contextlib.suppress(OSError):
+                draft.unlink()
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder with its parents, where it is not there yet."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(
+            f"{path}: must be a folder, got {error.strerror}; choose another place"
+        ) from None
+
+
+def csv_text(columns: Mapping[str, Any]) -> str:
+    """Return columns as CSV; text that a spreadsheet would run gets an apostrophe in front."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow([safe_cell(name) for name in columns])
+    writer.writerows(zip(*(_cells(values) for values in columns.values()), strict=True))
+    return stream.getvalue()
+
+
+def safe_cell(text: str) -> str:
+    """Return text that is not taken for a formula; numbers stay as they are."""
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _cells(values: Any) -> Iterator[str]:
+    for value in np.asarray(values).tolist():
+        if isinstance(value, float):
+            yield _float(value)
+        else:
+            yield "" if value is None else safe_cell(str(value))
+
+
+def _float(value: float) -> str:
+    if value != value:
+        return ""
+    return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return text == text.strip()

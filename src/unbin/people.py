@@ -1,0 +1,239 @@
+"""Tables of people: CSV, TSV, Parquet or a DuckDB query, as columns of numbers and texts."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from unbin.exceptions import ReadError
+from unbin.readers.sheets import listed
+
+QUERY = "duckdb:"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "."})
+_LONGEST_HEADER = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Columns of people.
+
+    Attributes
+    ----------
+    name : str
+        The file, or "duckdb".
+    columns : dict
+        Arrays of numbers (NaN where missing) or of texts (None where missing).
+    names : tuple of str
+        All columns of the file, read or not.
+    sha256 : str
+        Of the file, or of the query.
+    """
+
+    name: str
+    columns: dict[str, NDArray[Any]]
+    names: tuple[str, ...]
+    sha256: str
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, which must be there."""
+        if name not in self.columns:
+            known = listed(list(self.names))
+            raise ReadError(
+                f"{self.name}: must have the column {name!r}, got {known}; check its name"
+            )
+        return self.columns[name]
+
+
+def read_people(source: str, *, text: Collection[str], columns: Collection[str]) -> People:
+    """Read some columns of a table of people.
+
+    Parameters
+    ----------
+    source : str
+        Path of a CSV, TSV or Parquet file (text may be gzipped), or ``duckdb:`` and a query.
+    text : collection of str
+        Columns to be kept as text: block ids and categories, so that "05001" keeps its zero. Others
+        are numbers where every value is one, else text.
+    columns : collection of str
+        Columns to read.
+    """
+    if source.startswith(QUERY):
+        return _query(source, columns)
+    path = Path(source)
+    try:
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+            stream.seek(0)
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ReadError(
+            f"{path.name}: cannot be opened, got {error.strerror}; check the path"
+        ) from None
+    if magic == _PARQUET:
+        names, found = _parquet(path, columns)
+    else:
+        names, texts = _csv(path, columns, zipped=magic[:2] == _GZIP)
+        found = {
+            name: values if name in text else to_numbers(values) for name, values in texts.items()
+        }
+    return _checked(People(path.name, found, names, sha256), columns)
+
+
+def _checked(people: People, columns: Collection[str]) -> People:
+    for name in columns:
+        people.column(name)
+    if not len(people):
+        raise ReadError(f"{people.name}: must hold people, got none; check the table")
+    return people
+
+
+def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return texts as numbers if every one that is not missing is one; else as they are."""
+    texts = ["nan" if value is None or value in _MISSING else value for value in values]
+    if all(value == "nan" for value in texts):
+        return values
+    try:
+        return np.array(texts, dtype=np.str_).astype(np.float64)
+    except ValueError:
+        return values
+
+
+def _csv(
+    path: Path, columns: Collection[str], *, zipped: bool
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    """Return all names, and columns of text, None where a cell is empty."""
+    names, separator = _header(path, zipped=zipped)
+    wanted = [name for name in names if name in columns]
+    if not wanted:
+        return tuple(names), {}
+    library = _library(path.name)
+    try:
+        if library.__name__ == "polars":
+            frame = library.read_csv(path, separator=separator, infer_schema=False, columns=wanted)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # pandas only warns of a row that is too long
+                frame = library.read_csv(
+                    path,
+                    sep=separator,
+                    dtype=str,
+                    keep_default_na=False,
+                    index_col=False,
+                    encoding="utf-8-sig",
+                    compression="gzip" if zipped else None,
+                )
+    except Exception as error:  # each library has errors of its own
+        raise _damaged(path.name, error) from None
+    table = nw.from_native(frame, eager_only=True)
+    return tuple(names), {name: _stripped(table[name].to_numpy()) for name in wanted}
+
+
+def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
+    """Return the names of the columns, and what separates them."""
+    try:
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            start = stream.read(_LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+    except (OSError, EOFError) as error:
+        raise _damaged(path.name, error) from None
+    line = start.split("\n", 1)[0]
+    separator = "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
+    try:
+        names = next(csv.reader(io.StringIO(start, newline=""), delimiter=separator), [])
+    except csv.Error as error:
+        raise _damaged(path.name, error) from None
+    if not any(names) or "\0" in line:
+        raise ReadError(f"{path.name}: must begin with the names of columns, got none; add them")
+    twice = [name for k, name in enumerate(names) if name in names[:k]]
+    if twice:
+        raise ReadError(
+            f"{path.name}: columns must have different names, got {twice[0]!r} twice; rename one"
+        )
+    return names, separator
+
+
+def _stripped(values: NDArray[Any]) -> NDArray[Any]:
+    result = np.empty(len(values), dtype=object)
+    result[:] = [value.strip() or None if isinstance(value, str) else None for value in values]
+    return result
+
+
+def _parquet(
+    path: Path, columns: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    library = _library(path.name)
+    try:
+        frame = library.read_parquet(path)
+    except Exception as error:  # each library has errors of its own
+        raise _damaged(path.name, error) from None
+    table = nw.from_native(frame, eager_only=True)
+    found = {name: _native(table[name]) for name in table.columns if name in columns}
+    return tuple(table.columns), found
+
+
+def _native(series: Any) -> NDArray[Any]:
+    if series.dtype in (nw.Categorical, nw.Enum):
+        series = series.cast(nw.String)
+    return np.asarray(series.to_numpy())
+
+
+def _query(source: str, columns: Collection[str]) -> People:
+    if find_spec("duckdb") is None:
+        raise ReadError("duckdb: queries need duckdb, got none; pip install 'unbin[sql]'")
+    duckdb = import_module("duckdb")
+    try:
+        with duckdb.connect(":memory:") as connection:
+            found = connection.execute(source.removeprefix(QUERY)).fetchnumpy()
+    except duckdb.Error as error:
+        raise ReadError(
+            f"duckdb: the query cannot be run, got {_line(error)}; correct it"
+        ) from None
+    arrays = {name: _filled(found[name]) for name in found if name in columns}
+    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
+
+
+def _filled(values: Any) -> NDArray[Any]:
+    """Return a masked array with NaN or None where it is masked."""
+    mask = np.ma.getmaskarray(values)
+    array = np.asarray(np.ma.getdata(values))
+    if not mask.any():
+        return array
+    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
+    result[mask] = np.nan if result.dtype.kind == "f" else None
+    return result
+
+
+def _library(name: str) -> Any:
+    """Return polars, which is faster, or pandas."""
+    for library in ("polars", "pandas"):
+        if find_spec(library) is not None:
+            return import_module(library)
+    raise ReadError(f"{name}: reading people needs polars or pandas, got neither; install one")
+
+
+def _damaged(name: str, error: BaseException) -> ReadError:
+    return ReadError(
+        f"{name}: must be a whole table in UTF-8 or Parquet, got {_line(error)}; check the file"
+    )
+
+
+def _line(error: BaseException) -> str:
+    """Return the first words of a foreign message, on one line."""
+    return " ".join(str(error).split())[:120] or type(error).__name__

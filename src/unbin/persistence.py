@@ -1,0 +1,296 @@
+"""Models as files: JSON that can be read by eye, checked when it is loaded, never run."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from platform import python_version
+from typing import Any, NoReturn
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from unbin import __version__
+from unbin.codec import decode, encode
+from unbin.encoding import Encoding
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import ModelFileError, UnbinError
+from unbin.fits import Fit
+from unbin.outputs import write_texts
+from unbin.typing import FloatArray
+
+FORMAT = "unbin model"
+FORMAT_VERSION = 1
+MAX_BYTES = 256 * 2**20
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
+_KEYS = {
+    "format", "format_version", "created", "versions", "inputs", "parameters", "features",
+    "n_features", "several", "holds_release", "fits", "encoding",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SavedModel:
+    """What a model file holds.
+
+    Attributes
+    ----------
+    model : AggregatedGLM
+        Fitted; without imputed targets.
+    encoding : Encoding or None
+        How columns of people become its features.
+    inputs : dict
+        SHA-256 of the files it was fitted to, by name.
+    versions : dict
+        Of the software that saved it.
+    created : str
+        When, in UTC.
+    """
+
+    model: AggregatedGLM
+    encoding: Encoding | None = None
+    inputs: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    created: str = ""
+
+
+def save(
+    model: AggregatedGLM,
+    path: str | os.PathLike[str],
+    *,
+    encoding: Encoding | None = None,
+    inputs: dict[str, str] | None = None,
+) -> None:
+    """Write a fitted model to a JSON file; imputed targets are personal and are left out.
+
+    Parameters
+    ----------
+    model : AggregatedGLM
+    path : str or path
+        Written whole or not at all.
+    encoding : Encoding, optional
+        How columns became X, so that new people can be encoded alike.
+    inputs : dict, optional
+        SHA-256 of the input files, by name.
+    """
+    write_texts({Path(path): model_text(model, encoding=encoding, inputs=inputs)})
+
+
+def load(path: str | os.PathLike[str]) -> AggregatedGLM:
+    """Read a model that :func:`save` (or ``unbin fit``) wrote; it predicts as it did.
+
+    Parameters
+    ----------
+    path : str or path
+    """
+    return read_model(path).model
+
+
+def model_text(
+    model: AggregatedGLM,
+    *,
+    encoding: Encoding | None = None,
+    inputs: dict[str, str] | None = None,
+) -> str:
+    """Return the text of a model file."""
+    check_is_fitted(model)
+    names = getattr(model, "feature_names_in_", None)
+    data = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "inputs": dict(inputs or {}),
+        "parameters": _parameters(model),
+        "features": None if names is None else [str(name) for name in names],
+        "n_features": int(model.n_features_in_),
+        "several": model._several,
+        "holds_release": model._holds_release,
+        "fits": [encode(fit, leave_out=("imputed",)) for fit in model._fits],
+        "encoding": None if encoding is None else encoding.to_json(),
+    }
+    lines = (
+        f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
+        for name, value in data.items()
+    )
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of the software that results depend on."""
+    found = {"unbin": __version__, "python": python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def read_model(path: str | os.PathLike[str]) -> SavedModel:
+    """Read a model file with all that was saved beside the model."""
+    place = Path(path)
+    data = _read_json(place)
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise ModelFileError(
+            f"{place.name}: must be a model that unbin saved, got other JSON; pass the model.json "
+            "of 'unbin fit'"
+        )
+    if data.get("format_version") != FORMAT_VERSION:
+        raise ModelFileError(
+            f"{place.name}: must have format version {FORMAT_VERSION}, got "
+            f"{data.get('format_version')!r}; load it with the version of unbin that saved it"
+        )
+    try:
+        return _restore(data)
+    except UnbinError as error:
+        raise ModelFileError(f"{place.name}: {error}") from None
+
+
+def _restore(data: dict[str, Any]) -> SavedModel:
+    if set(data) != _KEYS:
+        odd = ", ".join(sorted(set(data) ^ _KEYS))
+        raise ModelFileError(f"fields: must be those of a model, got a difference in {odd}")
+    fits = [
+        decode(Fit, item, f"fits[{k}]", given={"imputed": None})
+        for k, item in enumerate(_some_fits(data["fits"]))
+    ]
+    d = decode(int, data["n_features"], "n_features")
+    for fit in fits:
+        _check_fit(fit, d)
+    model = _model(data["parameters"])
+    several = decode(bool, data["several"], "several")
+    if len(fits) != 1 and not several:
+        raise ModelFileError(f"fits: must be one, got {len(fits)}; save the model again")
+    model._assign(fits, several=several)
+    model._holds_release = decode(bool, data["holds_release"], "holds_release")
+    model.n_features_in_ = d
+    encoding = None if data["encoding"] is None else Encoding.from_json(data["encoding"])
+    names = decode(tuple[str, ...] | None, data["features"], "features")
+    if names is not None:
+        if len(names) != d:
+            raise ModelFileError(f"features: must be {d} names, got {len(names)}; save it again")
+        model.feature_names_in_ = np.array(names, dtype=object)
+    if encoding is not None and len(encoding.names) != d:
+        raise ModelFileError(f"encoding: must give {d} columns, got {len(encoding.names)}")
+    return SavedModel(
+        model,
+        encoding,
+        _texts(data["inputs"], "inputs"),
+        _texts(data["versions"], "versions"),
+        decode(str, data["created"], "created"),
+    )
+
+
+def _some_fits(value: Any) -> list[Any]:
+    """Return a list that is not empty."""
+    if not isinstance(value, list) or not value:
+        raise ModelFileError("fits: must be a list with a fit, got none; save the model again")
+    return value
+
+
+def _check_fit(fit: Fit, d: int) -> None:
+    """Raise unless the parts of a fit go together, with d features and finite estimates."""
+    _require(fit.coef, (d,), "coef")
+    for name in ("intercept", "dispersion", "block_sd"):
+        _require(np.array(getattr(fit, name)), (), name)
+    if (fit.bins is None) == fit.family.has_thresholds:
+        raise ModelFileError("bins: must go with an ordinal family, and no other")
+    if fit.bins is None:
+        _require(fit.nuisance, (len(fit.family.nuisance_names),), "nuisance")
+    else:
+        k = len(fit.bins.value)
+        _require(fit.bins.value, (k,), "value")
+        _require(fit.bins.thresholds, (k - 1,), "thresholds")
+        if fit.bins.lower.shape != (k,) or fit.bins.upper.shape != (k,):
+            raise ModelFileError("bins: must have as many ends as values")
+    size = 1 + d + _check_context(fit, d)
+    if fit.covariance is not None and fit.covariance.shape != (size, size):
+        raise ModelFileError(
+            f"covariance: must have shape {(size, size)}, got {fit.covariance.shape}; save it again"
+        )
+
+
+def _check_context(fit: Fit, d: int) -> int:
+    """Return how many contextual coefficients there are; raise unless their parts go together."""
+    context, coef = fit.context, fit.contextual_coef
+    if context is None and coef is None:
+        return 0
+    if context is None or coef is None:
+        raise ModelFileError("context: must go with contextual coefficients")
+    _require(context.means, (len(context.blocks), d), "means")
+    _require(context.average, (d,), "average")
+    if context.used.shape != (d,) or (context.blocks[1:] <= context.blocks[:-1]).any():
+        raise ModelFileError("context: must have sorted blocks and one flag per feature")
+    if coef.shape != (d,) or not np.isfinite(coef[context.used]).all():
+        raise ModelFileError("contextual_coef: must be finite where a feature varies within blocks")
+    return int(context.used.sum())
+
+
+def _require(array: FloatArray, shape: tuple[int, ...], name: str) -> None:
+    if array.shape != shape or not np.isfinite(array).all():
+        raise ModelFileError(
+            f"{name}: must be finite, of shape {shape}, got shape {array.shape}; save the model "
+            "again"
+        )
+
+
+def _parameters(model: AggregatedGLM) -> dict[str, Any]:
+    """Return the parameters as JSON can hold them; a random generator is not kept."""
+    found = dict(model.get_params())
+    if not isinstance(found["init"], str):
+        found["init"] = np.asarray(found["init"], dtype=np.float64).tolist()
+    if not isinstance(found["random_state"], int | np.integer):
+        found["random_state"] = None
+    plain = {name: encode(value) for name, value in found.items()}
+    return {name: v.item() if isinstance(v, np.generic) else v for name, v in plain.items()}
+
+
+def _model(parameters: Any) -> AggregatedGLM:
+    model = AggregatedGLM()
+    if not isinstance(parameters, dict) or set(parameters) != set(model.get_params()):
+        raise ModelFileError("parameters: must be those of AggregatedGLM, got others")
+    model.set_params(**parameters)
+    try:
+        model._check_parameters()
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelFileError(f"parameters: {error}") from None
+    return model
+
+
+def _texts(value: Any, where: str) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise ModelFileError(f"{where}: must be texts by name; save the model again")
+    return value
+
+
+def _read_json(place: Path) -> Any:
+    try:
+        if place.stat().st_size > MAX_BYTES:
+            raise ModelFileError(
+                f"{place.name}: must have at most {MAX_BYTES:,} bytes, got more; is it a model?"
+            )
+        text = place.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ModelFileError(
+            f"{place.name}: cannot be opened, got {error.strerror}; check the path"
+        ) from None
+    except UnicodeDecodeError:
+        raise ModelFileError(f"{place.name}: must be JSON, got no text; check the file") from None
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except ModelFileError as error:
+        raise ModelFileError(f"{place.name}: {error}") from None
+    except (ValueError, RecursionError) as error:
+        what = "too deep a nesting" if isinstance(error, RecursionError) else str(error)
+        raise ModelFileError(
+            f"{place.name}: must be whole JSON, got {what[:80]}; is the file truncated?"
+        ) from None
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ModelFileError(f"numbers must be finite, got {name}; save the model again")
