@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from unbin.design import Design
-from unbin.exceptions import ParameterError
+from unbin.exceptions import FitInterruptedError, ParameterError
 from unbin.families import Family, get_family
 from unbin.folds import deal_blocks
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.fit import make_problem, ridge_penalty, solve
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.moments import Problem
+from unbin.likelihood.results import Status
 from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.release import Release
@@ -167,7 +168,13 @@ def _path_scores(
         free = starting_point(training)
         for r in np.argsort(ridges)[::-1]:
             penalty = ridge_penalty(training, ridges[r])
-            free = solve(training, free, penalty, _TOL, _MAX_ITER).free
+            found = solve(training, free, penalty, _TOL, _MAX_ITER)
+            if found.status is Status.INTERRUPTED:
+                raise FitInterruptedError(
+                    "fit: stopped while families and ridges were compared on held-out blocks, got "
+                    "no estimate yet; name the family and alpha to skip that"
+                )
+            free = found.free
             result[r, held_out] = _scores(problem, free, common)[held_out]
     return result
 

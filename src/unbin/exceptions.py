@@ -17,6 +17,7 @@
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
     ├── OutputError (OSError)              a file that cannot be written
+    ├── FitInterruptedError                     a fit was stopped before there was an estimate
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
@@ -87,6 +88,10 @@ class ModelFileError(UnbinError, ValueError):
 
 class OutputError(UnbinError, OSError):
     """A file or folder cannot be written."""
+
+
+class FitInterruptedError(UnbinError):
+    """A fit was stopped, on request, before there was anything to keep."""
 
 
 class AggregatedTargetError(UnbinError, TypeError):

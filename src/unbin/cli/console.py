@@ -48,18 +48,21 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 
 @contextlib.contextmanager
-def progress(what: str) -> Iterator[None]:
-    """Show that something is going on, and for how long, on a terminal's stderr."""
+def progress(what: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on, and for how long, on a terminal's stderr.
+
+    Yields a function that changes what is shown.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        bar.add_task(what, total=None)
-        yield
+        task = bar.add_task(what, total=None)
+        yield lambda text: bar.update(task, description=text)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbin.cli import options
-from unbin.cli.console import progress, reported, say
+from unbin.cli.console import INTERRUPTED, progress, reported, say
+from unbin.cli.interrupts import was_interrupted, watched
 
 if TYPE_CHECKING:
     from unbin.encoding import Encoding
@@ -112,12 +113,14 @@ def fit(
     shown = _summary(model, data.encoding, level)
     if output is None:
         say(shown)
+        _exit_if_interrupted(model)
         return
     inputs = {**data.inputs, Path(release).name: _sha256(release)}
     texts = _record(model, data.encoding, level, inputs)
     if write_imputed:
         texts["imputed.csv"] = _imputed(model, data.blocks)
     say(f"{shown}\n\n{_write(output, texts)}")
+    _exit_if_interrupted(model)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +155,22 @@ def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
     from unbin.summary import to_frame
 
+    frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()
-    with progress("fitting"):
-        model.fit(to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas"), target)
+    with progress("fitting") as show, watched(show):
+        model.fit(frame, target)
+    ended = "stopped after" if was_interrupted(model) else "fitted in"
     say(
-        f"fitted in {perf_counter() - started:.1f} s, {model.n_iter_} iterations, objective "
+        f"{ended} {perf_counter() - started:.1f} s, {model.n_iter_} iterations, objective "
         f"{model.objective_:.5g}",
         err=True,
     )
+
+
+def _exit_if_interrupted(model: AggregatedGLM) -> None:
+    if was_interrupted(model):
+        say("Interrupted: the fit did not converge; its last iterate was kept.", err=True)
+        raise typer.Exit(INTERRUPTED)
 
 
 def _write(folder: Path, texts: dict[str, str]) -> str:

@@ -23,6 +23,7 @@ from scipy.optimize import brentq
 from scipy.stats import chi2
 
 from unbin.likelihood.moments import Problem
+from unbin.likelihood.results import Status
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
 from unbin.likelihood.start import step_scale
 from unbin.typing import FloatArray, IntArray
@@ -101,6 +102,8 @@ def solve_with_effects(
         again = solve_quasi_score(
             changed, result.free, penalty, cap=cap, tol=tol, max_iter=max_iter
         )
+        if again.status is Status.INTERRUPTED:
+            return problem, replace(result, status=Status.INTERRUPTED)
         if not again.status.converged:
             break
         problem, result = changed, replace(again, n_iter=result.n_iter + again.n_iter)

@@ -150,19 +150,19 @@ def solve(
     cap = step_scale(problem, free)
     passes = max_iter if coarse is None else min(max_iter, _FULL_PASSES)
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
-    if _acceptable(result):
+    if _is_final(result):
         return result
     if coarse is None:
         second = maximise_composite(problem, free, penalty).free
     else:
         second = solve(coarse, free, penalty, 1e-2, max_iter).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
-    if _acceptable(again):
+    if _is_final(again):
         return again
     null = solve_quasi_score(
         problem, null_point(problem), penalty, cap=0.25 * cap, tol=tol, max_iter=passes
     )
-    if _acceptable(null):
+    if _is_final(null):
         return null
     best = max(result, again, null, key=lambda found: _penalised(problem, found, penalty))
     if best.sums.spread >= _SINGULAR:
@@ -183,7 +183,7 @@ def _without_unlikely_bins(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:
     """Solve again with the far bins merged that the fit all but rules out, if there are any."""
-    if problem.family.has_thresholds:
+    if problem.family.has_thresholds or result.status is Status.INTERRUPTED:
         return problem, result
     merged = merge_unlikely(problem.counts, result.sums.mean[:, : problem.counts.n_bins])
     if merged is None:
@@ -192,7 +192,10 @@ def _without_unlikely_bins(
     return problem, solve(problem, result.free, penalty, tol, max_iter)
 
 
-def _acceptable(result: ScoringResult) -> bool:
+def _is_final(result: ScoringResult) -> bool:
+    """Tell whether there is nothing left to try: solved, away from singular S, or interrupted."""
+    if result.status is Status.INTERRUPTED:
+        return True
     return result.status is Status.CONVERGED and result.sums.spread >= _SINGULAR
 
 

@@ -23,10 +23,12 @@ class Status(Enum):
         "alpha."
     )
 
+    INTERRUPTED = "The fit was stopped before the quasi-score was solved; the last iterate is kept."
+
     @property
     def converged(self) -> bool:
         """Whether the estimate solves its equations."""
-        return self is not Status.NOT_CONVERGED
+        return self not in (Status.NOT_CONVERGED, Status.INTERRUPTED)
 
 
 class CovarianceKind(Enum):

@@ -23,6 +23,7 @@ from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Problem, block_moments
 from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.watching import Step, is_watched, stop_after
 
 _JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
@@ -241,6 +242,8 @@ def solve_quasi_score(
     path, memory = [decrement], _Memory()
     length, n_iter = 1.0, 1
     while decrement > tol and n_iter < max_iter:
+        if is_watched() and stop_after(Step(n_iter, -log_score(problem, sums), decrement, tol)):
+            return ScoringResult(free, sums, Status.INTERRUPTED, n_iter, tuple(path))
         if n_iter <= _CAPPED_STEPS:
             length = min(length, 1.0 / max(float(np.linalg.norm(step / cap)), 1e-300))
         move = length * (step if length < 1 else memory.accelerate(free, step, sums.information))

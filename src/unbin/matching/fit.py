@@ -75,6 +75,8 @@ def fit_matching(
     for k in range(n_init):
         theta = _start(init if k == 0 else "random", design, bounds, family, rng)
         solutions.append(SOLVERS[solver](objective, theta, tol=tol, max_iter=max_iter))
+        if solutions[-1].status is Status.INTERRUPTED:
+            break
     best = min(solutions, key=lambda solution: solution.value)
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from unbin.matching.objective import Objective
 from unbin.typing import FloatArray
+from unbin.watching import Step, stop_after
 
 
 class Smooth(Protocol):
@@ -42,6 +43,7 @@ class Status(Enum):
         "not converged: no step lowers the objective, but the gradient is above the tolerance; "
         "ranks change at every step, so try another init"
     )
+    INTERRUPTED = "not converged: the fit was stopped; the last iterate is kept"
     CONSTANT = (
         "not identified: one constant satisfies every published statistic, so slopes of 0 fit "
         "perfectly; matching needs a finer table"
@@ -124,7 +126,7 @@ def lbfgs(objective: Smooth, theta: FloatArray, *, tol: float, max_iter: int) ->
             break
         before = solution.value
         solution = _lbfgs_run(objective.evaluate, frame, solution, tol, max_iter)
-        if before - solution.value <= 1e-12 * before:
+        if solution.status is Status.INTERRUPTED or before - solution.value <= 1e-12 * before:
             break
         frame = replace(frame, anchor=solution.theta)
     return _with_status(solution, tol, max_iter)
@@ -149,8 +151,15 @@ def _lbfgs_run(
             best = replace(best, theta=theta, value=value, relative_gradient=relative)
         return value, frame.basis.T @ gradient
 
+    stopped = False
+
     def record(intermediate_result: object) -> None:
-        path.append(float(intermediate_result.fun))  # type: ignore[attr-defined]
+        nonlocal stopped
+        value = float(intermediate_result.fun)  # type: ignore[attr-defined]
+        path.append(value)
+        stopped = stop_after(Step(len(path) - 1, value, best.relative_gradient, tol))
+        if stopped:
+            raise StopIteration
 
     n = frame.basis.shape[1]
     result = minimize(
@@ -167,26 +176,34 @@ def _lbfgs_run(
             "gtol": tol * frame.scale / np.sqrt(max(n, 1)),
         },
     )
-    return replace(best, n_iter=start.n_iter + int(result.nit), path=tuple(path))
+    status = Status.INTERRUPTED if stopped else Status.STALLED
+    n_iter = start.n_iter + int(result.nit)
+    return replace(best, n_iter=n_iter, path=tuple(path), status=status)
 
 
 def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:
     """Alternate as the paper does: fit a GLM to z until it converges, impute z, repeat."""
     frame = whiten(objective, theta)
     value, gradient = objective.evaluate(theta)
-    path, n_iter = [value], 0
+    path, n_iter, status = [value], 0, Status.STALLED
     while frame.relative(gradient) > tol and n_iter < max_iter:
         z = objective.impute(theta)
         step = lbfgs(
             replace(objective, bounds=None, z=z), theta, tol=max(0.1 * tol, 1e-7), max_iter=max_iter
         )
+        if step.status is Status.INTERRUPTED:
+            status = Status.INTERRUPTED
+            break
         value, gradient = objective.evaluate(step.theta)
         if value > path[-1]:  # rounding at the minimum: the step before was already there
             value, gradient = objective.evaluate(theta)
             break
         theta, n_iter = step.theta, n_iter + 1
         path.append(value)
-    solution = Solution(theta, value, frame.relative(gradient), n_iter, tuple(path), Status.STALLED)
+        if stop_after(Step(n_iter, value, frame.relative(gradient), tol)):
+            status = Status.INTERRUPTED
+            break
+    solution = Solution(theta, value, frame.relative(gradient), n_iter, tuple(path), status)
     return _with_status(solution, tol, max_iter)
 
 
@@ -197,6 +214,6 @@ SOLVERS = {"lbfgs": lbfgs, "alternating": alternating}
 def _with_status(solution: Solution, tol: float, max_iter: int) -> Solution:
     if solution.relative_gradient <= tol:
         return replace(solution, status=Status.CONVERGED)
-    if solution.n_iter >= max_iter:
+    if solution.n_iter >= max_iter and solution.status is not Status.INTERRUPTED:
         return replace(solution, status=Status.MAX_ITER)
     return solution

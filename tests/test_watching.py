@@ -1,0 +1,109 @@
+"""Fits can be watched, and stopped: the last iterate stays, and the status says so."""
+
+import os
+import signal
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import unbin
+from test_cli import simulate as simulate_people
+from unbin.cli import app
+from unbin.cli.interrupts import _Progress
+from unbin.datasets import simulate
+from unbin.exceptions import FitInterruptedError, IdentificationWarning
+from unbin.watching import Step, watching
+
+
+def _data():
+    sim = simulate(2000, 3, 60, between=0.3, random_state=0)
+    return sim.X, unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
+
+
+@pytest.mark.parametrize(
+    ("method", "solver"),
+    [("likelihood", "lbfgs"), ("matching", "lbfgs"), ("matching", "alternating")],
+)
+def test_every_step_is_reported_and_watching_changes_nothing(method, solver):
+    X, target = _data()
+    steps = []
+    settings = {"method": method, "solver": solver, "random_state": 0, "tol": 1e-6}
+    alone = unbin.AggregatedGLM(**settings).fit(X, target)
+    with watching(lambda step: steps.append(step)):
+        model = unbin.AggregatedGLM(**settings).fit(X, target)
+    np.testing.assert_array_equal(model.coef_, alone.coef_)
+    assert len(steps) >= 2
+    assert all(np.isfinite(step.objective) for step in steps)
+    assert steps[-1].distance < steps[0].distance
+
+
+@pytest.mark.parametrize(
+    ("method", "solver"),
+    [("likelihood", "lbfgs"), ("matching", "lbfgs"), ("matching", "alternating")],
+)
+def test_a_stopped_fit_keeps_its_last_iterate(method, solver):
+    X, target = _data()
+    model = unbin.AggregatedGLM(method=method, solver=solver, random_state=0)
+    with watching(lambda _: True), pytest.warns(UserWarning, match="converge"):
+        model.fit(X, target)
+    assert model.status_.name == "INTERRUPTED"
+    assert not model.status_.converged
+    assert "the last iterate is kept" in model.status_.value
+    assert np.isfinite(model.predict(X)).all()
+    assert len(model.impute()) == len(X)
+
+
+def test_stopped_while_choosing_there_is_nothing_to_keep():
+    X, target = _data()
+    with (
+        watching(lambda _: True),
+        pytest.raises(FitInterruptedError, match="held-out blocks, got no"),
+    ):
+        unbin.AggregatedGLM(alpha="auto").fit(X, target)
+
+
+def test_watching_ends_with_its_block():
+    X, target = _data()
+    with pytest.warns(IdentificationWarning), watching(lambda _: True):
+        unbin.AggregatedGLM().fit(X, target)
+    assert unbin.AggregatedGLM().fit(X, target).status_.converged
+
+
+def test_time_left_follows_the_distance(monkeypatch):
+    shown, clock = [], iter([0.0, 1.0, 2.0])
+    monkeypatch.setattr("unbin.cli.interrupts.perf_counter", lambda: next(clock))
+    progress = _Progress(shown.append)
+    for k, distance in enumerate([1.0, 1e-2, 1e-4]):
+        assert not progress.step(Step(k + 1, 2.5, distance, 1e-8))
+    assert shown == [
+        "iteration 1, objective 2.5",
+        "iteration 2, objective 2.5, about 3 s left",
+        "iteration 3, objective 2.5, about 2 s left",
+    ]
+    progress.interrupt()
+    assert shown[-1] == "stopping after this step; Ctrl-C again gives up"
+    assert progress.step(Step(4, 2.5, 1e-5, 1e-8))
+    with pytest.raises(KeyboardInterrupt):
+        progress.interrupt()
+
+
+def test_ctrl_c_writes_the_last_iterate(tmp_path, monkeypatch):
+    """A first Ctrl-C arrives while the solver is at work."""
+    people = simulate_people()
+    people.drop(columns="cost").to_csv(tmp_path / "people.csv", index=False)
+    release = unbin.aggregate(people["cost"], people["county"], bins=6)
+    table = unbin.summary.to_frame(release.to_columns()["histogram"], "pandas")
+    table.to_csv(tmp_path / "release.csv", index=False)
+    step = _Progress.step
+    monkeypatch.setattr(
+        _Progress, "step", lambda self, at: os.kill(os.getpid(), signal.SIGINT) or step(self, at)
+    )
+    monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
+    command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(app, [*command, "--output", "out"])
+    assert result.exit_code == 130
+    assert "stopped after" in result.stderr
+    assert "Interrupted: the fit did not converge; its last iterate was kept.\n" in result.stderr
+    assert unbin.load(tmp_path / "out" / "model.json").status_.name == "INTERRUPTED"
