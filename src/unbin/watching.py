@@ -6,7 +6,7 @@ A solver that is stopped keeps its last iterate and says so in its status.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -35,13 +35,18 @@ _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
+def watching(watcher: Watcher | None) -> Iterator[None]:
     """Call ``watcher`` with every step of the fits made inside; they stop when it returns True."""
     token = _watcher.set(watcher)
     try:
         yield
     finally:
         _watcher.reset(token)
+
+
+def unwatched() -> AbstractContextManager[None]:
+    """Let nobody watch the fits made inside."""
+    return watching(None)
 
 
 def is_watched() -> bool:

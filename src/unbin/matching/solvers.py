@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 
 from unbin.matching.objective import Objective
 from unbin.typing import FloatArray
-from unbin.watching import Step, stop_after
+from unbin.watching import Step, stop_after, unwatched
 
 
 class Smooth(Protocol):
@@ -188,12 +188,9 @@ def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter
     path, n_iter, status = [value], 0, Status.STALLED
     while frame.relative(gradient) > tol and n_iter < max_iter:
         z = objective.impute(theta)
-        step = lbfgs(
-            replace(objective, bounds=None, z=z), theta, tol=max(0.1 * tol, 1e-7), max_iter=max_iter
-        )
-        if step.status is Status.INTERRUPTED:
-            status = Status.INTERRUPTED
-            break
+        glm = replace(objective, bounds=None, z=z)
+        with unwatched():  # a step of this solver is a whole fit of that one
+            step = lbfgs(glm, theta, tol=max(0.1 * tol, 1e-7), max_iter=max_iter)
         value, gradient = objective.evaluate(step.theta)
         if value > path[-1]:  # rounding at the minimum: the step before was already there
             value, gradient = objective.evaluate(theta)
