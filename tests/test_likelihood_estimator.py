@@ -273,3 +273,16 @@ def test_a_runaway_slope_is_not_called_identified():
     found = identification(design, family, ran_away, 2)
     assert not found.identified
     assert "a slope ran away" in found.reason
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_block_means_do_not_disagree_with_a_model_that_is_right(seed):
+    """Wide bins of a bent link: their means are taken from the fit, not from their middles."""
+    sim = simulate(
+        6000, 3, 100, family="poisson", between=0.2, coef=[0.4, -0.3, 0.2], intercept=0.7,
+        random_state=seed,
+    )  # fmt: skip
+    target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
+    model = unbin.AggregatedGLM("poisson").fit(sim.X, target)
+    assert model.diagnostics_.ecological_p_value > 1e-3
+    np.testing.assert_allclose(model.diagnostics_.ecological_coef, sim.coef, atol=0.2)

@@ -8,7 +8,7 @@ import numpy as np
 
 from unbin.design import Design
 from unbin.families import Family
-from unbin.likelihood.ecological import block_means_regression, block_targets
+from unbin.likelihood.ecological import block_means_regression, block_targets, fitted_values
 from unbin.likelihood.identification import (
     Comparison,
     compare_with_block_means,
@@ -139,7 +139,8 @@ def _ecological(
     """Compare with the block-means regression, where that exists in the same units."""
     if family.has_thresholds or fit.n_blocks <= design.n_parameters:
         return None
-    targets = block_targets(fit.counts, release.means)
+    value = fitted_values(design, family, fit.counts, fit.theta, fit.nuisance)
+    targets = block_targets(fit.counts, release.means, value=value)
     if not targets.known.all():
         return None
     found = block_means_regression(design, family, targets, fit.nuisance)

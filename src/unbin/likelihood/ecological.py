@@ -19,6 +19,8 @@ from unbin.typing import BoolArray, FloatArray
 
 _SWEEPS = 12
 _SHRINK = 1e-2
+_SAMPLE = 20_000
+"""People who are enough for the mean of a bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +52,19 @@ class EcologicalFit:
 
 
 def block_targets(
-    counts: PublishedCounts, means: FloatArray | None = None, middle: FloatArray | None = None
+    counts: PublishedCounts,
+    means: FloatArray | None = None,
+    middle: FloatArray | None = None,
+    *,
+    value: FloatArray | None = None,
 ) -> BlockTargets:
     """Read each block's mean and variance off its counts, or take the published mean.
 
-    Blocks without counts or mean take ``middle``, a published value near their median.
+    Blocks without counts or mean take ``middle``, a published value near their median. ``value``
+    are the means of the bins, (B, K) or (K,); representative values when left out.
     """
-    value = representative_values(counts)
+    if value is None:
+        value = representative_values(counts)
     c, n = counts.count, counts.n
     mean = np.where(counts.known, (c * value).sum(axis=1) / n, np.nan)
     variance = (c * (value - mean[:, None]) ** 2).sum(axis=1) / n
@@ -90,6 +98,29 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     scale = _tail(share + 0.5, np.roll(density, 1, axis=1), np.roll(width, 1, axis=1), fallback)
     above = np.isposinf(upper) & np.isfinite(lower)
     return np.where(above, np.where(above, lower, 0.0) + scale, result)
+
+
+def fitted_values(
+    design: Design,
+    family: Family,
+    counts: PublishedCounts,
+    theta: FloatArray,
+    nuisance: FloatArray,
+) -> FloatArray | None:
+    """Return the mean of each shared bin over all people, as a fit has it; else None.
+
+    Representative values are off where bins are wide, and by more in the tails.
+    """
+    if not counts.shared or family.has_thresholds:
+        return None
+    step = max(1, len(design.matrix) // _SAMPLE)
+    eta = design.eta(theta)[::step]
+    q = family.bins(eta, counts.lower, counts.upper, nuisance).probability
+    within = family.bin_means(eta, counts.lower, counts.upper, nuisance)
+    total = q.sum(axis=0)
+    if not (total > 0).all():
+        return None
+    return np.asarray((q * within).sum(axis=0) / total)
 
 
 def _typical(width: FloatArray, inner: BoolArray) -> float:
