@@ -18,6 +18,7 @@ lint: .venv/installed-dev
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
+	$(BIN)/python benchmarks/likelihood.py
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
