@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-
-for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-    os.environ[_name] = "1"
-
 import subprocess
 import sys
 import time
 
 from glum import GeneralizedLinearRegressor
+from threadpoolctl import threadpool_limits
 
 from unbin.datasets import Simulation, simulate
+
+threadpool_limits(limits=1)  # of every library loaded by now
+for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"  # and of the processes started from here
 
 GLUM = {"gaussian": "normal", "poisson": "poisson", "binomial": "binomial"}
 N_TRIALS = 20

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -17,7 +15,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
-    IdentificationWarning,
     ParameterError,
 )
 from unbin.families import FAMILIES, Family, get_family
@@ -36,7 +33,9 @@ from unbin.validation import (
     check_init,
     check_observed,
     check_offset,
+    copy_columns,
     value_or_auto,
+    warn_of,
 )
 
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
@@ -221,9 +220,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 for target in targets
             ]
         self._assign(fits, several=isinstance(y, list | tuple))
-        _copy_columns(rows, self)
+        copy_columns(rows, self)
         for fit in fits:
-            _warn(fit)
+            warn_of(fit)
         return self
 
     def predict(
@@ -496,19 +495,3 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if self._several:
             raise ParameterError(f"{what}: needs a model of one target; fit them one by one")
         return self._fits[0]
-
-
-def _warn(fit: Fit) -> None:
-    """Warn once, in one sentence, if the release cannot tell or the solver gave up."""
-    if not fit.diagnostics.identified:
-        warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
-    elif not fit.status.converged:
-        warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
-
-
-def _copy_columns(source: AggregatedGLM, goal: AggregatedGLM) -> None:
-    goal.n_features_in_ = source.n_features_in_
-    if hasattr(source, "feature_names_in_"):
-        goal.feature_names_in_ = source.feature_names_in_
-    elif hasattr(goal, "feature_names_in_"):
-        del goal.feature_names_in_

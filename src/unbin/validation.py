@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
     DomainError,
+    IdentificationWarning,
     ParameterError,
     ReleaseError,
 )
 from unbin.families import Family
+from unbin.fits import Fit
 from unbin.frames import as_floats
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
@@ -81,3 +85,20 @@ def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
     if not np.isfinite(values).all():
         raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
     return values
+
+
+def warn_of(fit: Fit) -> None:
+    """Warn once, in one sentence, if the release cannot tell or the solver gave up."""
+    if not fit.diagnostics.identified:
+        warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
+    elif not fit.status.converged:
+        warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
+
+
+def copy_columns(source: Any, goal: Any) -> None:
+    """Copy what scikit-learn noted about the columns of X from one estimator to another."""
+    goal.n_features_in_ = source.n_features_in_
+    if hasattr(source, "feature_names_in_"):
+        goal.feature_names_in_ = source.feature_names_in_
+    elif hasattr(goal, "feature_names_in_"):
+        del goal.feature_names_in_
