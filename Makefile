@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench experiments clean
 
 demo: .venv/installed
 	$(BIN)/unbin demo
@@ -19,6 +19,14 @@ lint: .venv/installed-dev
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/likelihood.py
+
+# The paper's figures; those of real data are skipped unless UNBIN_DATA names its folder.
+experiments: .venv/installed-dev
+	$(BIN)/python experiments/figure1.py
+	$(BIN)/python experiments/figures2_3.py
+	$(BIN)/python experiments/figure4.py
+	$(BIN)/python experiments/figure5.py
+	$(BIN)/python experiments/figure6.py
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv

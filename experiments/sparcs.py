@@ -44,11 +44,11 @@ MODELS = (
 )
 
 
-def load(folder: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return features, log charges and counties."""
+def load(folder: str, levels: dict = LEVELS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return features (log length of stay and dummies), log charges and counties."""
     people = pd.read_csv(Path(folder) / FILE)
     columns = [np.log(people["los"].clip(lower=1))]
-    columns += [people[name] == level for name, levels in LEVELS.items() for level in levels]
+    columns += [people[name] == level for name, each in levels.items() for level in each]
     X = np.column_stack(columns).astype(float)
     return X, np.log(people["Total.Charges"].to_numpy()), people["Hospital.County"].to_numpy(str)
 

@@ -15,25 +15,15 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 from sklearn.model_selection import KFold
 
 import common
 import unbin
+from unbin.datasets import Dataset, load_synpuf
+from unbin.datasets.synpuf import states
 
-FILE = "synpuf_2008_beneficiaries.parquet"
-CONDITIONS = (
-    "ALZHDMTA", "CHF", "CHRNKIDN", "CNCR", "COPD", "DEPRESSN", "DIABETES", "ISCHMCHT", "OSTEOPRS",
-    "RA_OA", "STRKETIA",
-)  # fmt: skip
-MONTHS = (
-    "BENE_HI_CVRAGE_TOT_MONS", "BENE_SMI_CVRAGE_TOT_MONS", "BENE_HMO_CVRAGE_TOT_MONS",
-    "PLAN_CVRG_MOS_NUM",
-)  # fmt: skip
-RACES = {"black": 2, "other": 3, "hispanic": 5}
 CALIFORNIA = 5
 CASES = (  # name, state, bins, folds at most, settings; choosing a family is slow: one fold
     ("all states", None, 5, 5, {"family": "ordinal"}),
@@ -45,28 +35,20 @@ CASES = (  # name, state, bins, folds at most, settings; choosing a family is sl
 )
 
 
-def load(folder: str) -> pd.DataFrame:
+def load(folder: str) -> Dataset:
     """Return the living with a positive amount."""
-    people = pd.read_parquet(Path(folder) / FILE)
-    return people[people["BENE_DEATH_DT"].isna() & (people["MEDREIMB_CAR"] > 0)]
+    people = load_synpuf(folder)
+    return people.take(people.target("MEDREIMB_CAR") > 0)
 
 
-def features(people: pd.DataFrame) -> pd.DataFrame:
-    """Return the 22 features."""
-    born = pd.to_datetime(people["BENE_BIRTH_DT"], format="%Y%m%d")
-    age = (pd.Timestamp("2009-01-01") - born).dt.days / 365.25
-    columns = {"age": age, "under 65": age < 65, "female": people["BENE_SEX_IDENT_CD"] == 2}
-    columns |= {name: people["BENE_RACE_CD"] == code for name, code in RACES.items()}
-    columns |= {"ESRD": people["BENE_ESRD_IND"] == "Y"}
-    columns |= {name: people[f"SP_{name}"] == 1 for name in CONDITIONS}
-    columns |= {name: people[name] for name in MONTHS}
-    return pd.DataFrame(columns).astype(float)
+def only(people: Dataset, *codes: int) -> Dataset:
+    """Return the people of some states."""
+    return people.take(np.isin(states(people), codes))
 
 
-def compare(people: pd.DataFrame, bins: int, folds: int, **settings) -> dict:
+def compare(people: Dataset, bins: int, folds: int, **settings) -> dict:
     """Return the error over the oracle's, on average over folds, what was chosen, and the time."""
-    X, y = features(people).to_numpy(), np.log(people["MEDREIMB_CAR"].to_numpy(float))
-    county = (people["SP_STATE_CODE"].astype(str) + "-" + people["BENE_COUNTY_CD"]).to_numpy()
+    X, y, county = people.X, np.log(people.target("MEDREIMB_CAR")), people.blocks
     ours, oracle, pooled, chosen, seconds = [], [], [], [], []
     for train, test in list(KFold(5, shuffle=True, random_state=0).split(X))[:folds]:
         begin = time.perf_counter()
@@ -93,7 +75,7 @@ def main() -> None:
     people = load(os.environ["UNBIN_DATA"])
     rows = []
     for name, state, bins, most, settings in CASES:
-        which = people if state is None else people[people["SP_STATE_CODE"] == state]
+        which = people if state is None else only(people, state)
         row = {"who": name, "bins": bins, "asked": settings["family"]}
         row |= {"alpha": settings.get("alpha", 0.0), "folds": min(folds, most)}
         rows.append(row | compare(which, bins, min(folds, most), **settings))

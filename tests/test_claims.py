@@ -93,7 +93,7 @@ def test_medicare_counties_tell_as_much_as_people(data):
     people = synpuf.load(data)
     found = synpuf.compare(people, 10, 1, family="ordinal")
     assert found["over_oracle"] < 1.0
-    california = people[people["SP_STATE_CODE"] == synpuf.CALIFORNIA]
+    california = synpuf.only(people, synpuf.CALIFORNIA)
     found = synpuf.compare(california, 10, 5, family="ordinal", alpha="auto")
     assert found["over_oracle"] < 1.15
     assert found["families"] == "ordinal"
@@ -103,7 +103,7 @@ def test_ordinal_is_chosen_for_medicare_amounts(data):
     import synpuf
 
     people = synpuf.load(data)
-    some = people[people["SP_STATE_CODE"].isin([10, 33])]  # Florida and New York
+    some = synpuf.only(people, 10, 33)  # Florida and New York
     assert synpuf.compare(some, 5, 1, family="auto")["families"] == "ordinal"
 
 

@@ -286,3 +286,14 @@ def test_block_means_do_not_disagree_with_a_model_that_is_right(seed):
     model = unbin.AggregatedGLM("poisson").fit(sim.X, target)
     assert model.diagnostics_.ecological_p_value > 1e-3
     np.testing.assert_allclose(model.diagnostics_.ecological_coef, sim.coef, atol=0.2)
+
+
+def test_a_fit_that_runs_away_is_reported_and_does_not_crash():
+    # counts without noise in two bins: the steeper the slope, the better the fit
+    sim = simulate(2000, 3, 50, coef=np.array([0.5, -0.4, 0.3]), intercept=3.0)
+    y = np.round(np.exp(sim.X @ sim.coef + sim.intercept))
+    target = unbin.aggregate(y, sim.blocks, 2).align(sim.blocks)
+    with pytest.warns(IdentificationWarning):
+        model = unbin.AggregatedGLM("poisson").fit(sim.X, target)
+    assert not model.diagnostics_.identified
+    assert np.isfinite(model.coef_).all()

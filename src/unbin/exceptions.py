@@ -17,6 +17,7 @@
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
     ├── OutputError (OSError)              a file that cannot be written
+    ├── DownloadError (OSError)            a public file that did not arrive whole
     ├── FitInterruptedError                     a fit was stopped before there was an estimate
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
@@ -88,6 +89,10 @@ class ModelFileError(UnbinError, ValueError):
 
 class OutputError(UnbinError, OSError):
     """A file or folder cannot be written."""
+
+
+class DownloadError(UnbinError, OSError):
+    """A public file could not be fetched, or what came is not the file that was published."""
 
 
 class FitInterruptedError(UnbinError):

@@ -21,6 +21,8 @@ _SWEEPS = 12
 _SHRINK = 1e-2
 _SAMPLE = 20_000
 """People who are enough for the mean of a bin."""
+_FARTHEST = 1e100
+"""The mean of a bin beyond which its square overflows in sums."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,9 @@ def fitted_values(
     total = q.sum(axis=0)
     if not (total > 0).all():
         return None
-    return np.asarray((q * within).sum(axis=0) / total)
+    value = np.asarray((q * within).sum(axis=0) / total)
+    # a fit that ran away can put an open bin anywhere
+    return value if (np.abs(value) < _FARTHEST).all() else None
 
 
 def _typical(width: FloatArray, inner: BoolArray) -> float:

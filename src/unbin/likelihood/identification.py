@@ -23,6 +23,8 @@ _LARGEST_RELATIVE_ERROR = 0.2
 _SMALLEST_EIGENVALUE = 1e-8
 _LARGEST_STEP = 15.0
 """On a log or logit scale one feature does not move eta further than this over its range."""
+_LOUDEST = 1e50
+"""What a person of a fit that ran away may say, so that sums of squares stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,8 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     eta = design.eta(fit.theta)
     slope, variance = family.mean_derivative(eta), family.variance(eta, fit.nuisance)
     # where the mean saturates both vanish and a person says nothing
-    weight = np.divide(slope**2, variance, out=np.zeros_like(eta), where=variance > 1e-300)
+    signal = np.divide(slope, np.sqrt(variance), out=np.zeros_like(eta), where=variance > 1e-300)
+    weight = np.clip(signal, -_LOUDEST, _LOUDEST) ** 2
     shift = int(design.fit_intercept)
     oracle = design.gram(weight)
     p = len(oracle)
