@@ -20,7 +20,7 @@ URL = (
 )
 NAME = "DE1_0_2008_Beneficiary_Summary_File_Sample_1.csv"
 SHA256 = (
-    # CMS publishes no digests: these are of public copies, with CRLF and with LF line ends
+    # CMS publishes no digests: these are of two public copies, by their sizes with CRLF and LF ends
     "3a8ca1a6540f5ffa1666e6f051ec0756e2212cda9ff9b4c18f0c1a1594f70fbe",
     "b83c724638bab8a2134b26b46ddec6f04938078cb32b7305227c3aba6814d7ac",
 )
