@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin.exceptions import (
     AggregatedTargetError,
-    AlignmentError,
     IdentificationWarning,
     ParameterError,
 )
@@ -36,6 +35,7 @@ from unbin.validation import (
     check_init,
     check_observed,
     check_offset,
+    check_rows,
     value_or_auto,
 )
 
@@ -442,11 +442,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def _prepare(
         self, target: AggregatedTarget, X: FloatArray, family: Family | None
     ) -> AggregatedTarget:
-        if len(target) != len(X):
-            raise AlignmentError(
-                f"y: {len(target)} rows were aligned with the release, X has {len(X)}; pass the "
-                "block of each row of X to align()"
-            )
+        check_rows(target, len(X))
         target = TRANSFORMS[self.target_transform].target(target)
         if family is not None:
             target.release.check_domain(family.domain, family=family.name)
