@@ -374,16 +374,27 @@ def test_targets_that_cannot_be():
 
 
 class Broken(LinearRegression):
-    """Predicts nothing of use."""
+    """Predicts the same of everybody."""
+
+    def __init__(self, answer=np.nan):
+        super().__init__()
+        self.answer = answer
 
     def predict(self, X):
-        return np.full(len(X), np.nan)
+        return np.full((len(X), *np.shape(self.answer)), self.answer)
 
 
-def test_learners_that_predict_no_numbers():
-    people, target = problem()
-    with pytest.raises(ParameterError, match="must predict one finite number per person"):
-        AggregatedRegressor(Broken()).fit(people.X, target)
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.nan, "estimator: must predict finite numbers, got NaN or inf; does it run away"),
+        ((1.0, 2.0), r"must predict one number per person, got shape \(300, 2\) for 300 people"),
+    ],
+)
+def test_learners_that_predict_no_numbers(answer, words):
+    people, target = problem(n=300, n_blocks=10)
+    with pytest.raises(ParameterError, match=words):
+        AggregatedRegressor(Broken(answer), cv=None).fit(people.X, target)
 
 
 def test_a_failed_fit_leaves_the_model_as_it_was():

@@ -61,9 +61,9 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     init : {"block-means", "splines"} or (n,) predictions
         What the first imputation is nearest to; the alternation ends near where it begins.
         "block-means" regresses, by a GLM, rough block means of the target on block means of the
-        features; "splines" on those of piecewise linear splines of each feature too, which needs
-        some ten blocks per feature. Best are predictions of a model that is nearly right, such as
-        ``AggregatedGLM`` on splines.
+        features; "splines" on those of piecewise linear splines of each feature too, four columns
+        a feature, which takes more blocks. Best are predictions of a model that is nearly right,
+        such as ``AggregatedGLM`` on splines.
     cv : int or None
         Predict each fold of blocks, for the imputation, by a fit to all others. A flexible learner
         that predicts the people it was fitted to returns their z, right or wrong, and the
@@ -375,10 +375,15 @@ def _observed(model: Any, y: FloatArray) -> Alternation:
 def _predict(model: Any, X: FloatArray) -> FloatArray:
     """Return predictions as one number per row."""
     mean = np.asarray(model.predict(X), dtype=np.float64)
-    if mean.shape not in ((len(X),), (len(X), 1)) or not np.isfinite(mean).all():
+    if mean.shape not in ((len(X),), (len(X), 1)):
         raise ParameterError(
-            f"estimator: must predict one finite number per person, got shape {mean.shape} for "
-            f"{len(X)} people; use another regressor"
+            f"estimator: must predict one number per person, got shape {mean.shape} for {len(X)} "
+            "people; use another regressor"
+        )
+    if not np.isfinite(mean).all():
+        raise ParameterError(
+            "estimator: must predict finite numbers, got NaN or inf; does it run away from the "
+            "open bins? regularise it, or start elsewhere with init"
         )
     return mean.ravel()
 
