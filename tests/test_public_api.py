@@ -9,6 +9,7 @@ import unbin.exceptions
 
 PUBLIC = [
     "AggregatedGLM",
+    "AggregatedRegressor",
     "AggregatedTarget",
     "BlockKFold",
     "Release",

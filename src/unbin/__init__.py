@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from unbin.permutation import permutation_test
     from unbin.persistence import load, save
     from unbin.readers import read_release
+    from unbin.regressor import AggregatedRegressor
     from unbin.release import Release
     from unbin.selection import BlockKFold
     from unbin.target import AggregatedTarget
 
 __all__ = [
     "AggregatedGLM",
+    "AggregatedRegressor",
     "AggregatedTarget",
     "BlockKFold",
     "Release",
@@ -33,6 +35,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "AggregatedGLM": "unbin.estimator",
+    "AggregatedRegressor": "unbin.regressor",
     "AggregatedTarget": "unbin.target",
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",

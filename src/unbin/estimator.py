@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin.exceptions import (
     AggregatedTargetError,
-    AlignmentError,
     ParameterError,
 )
 from unbin.families import FAMILIES, Family, get_family
@@ -33,6 +32,7 @@ from unbin.validation import (
     check_init,
     check_observed,
     check_offset,
+    check_rows,
     copy_columns,
     value_or_auto,
     warn_of,
@@ -441,11 +441,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def _prepare(
         self, target: AggregatedTarget, X: FloatArray, family: Family | None
     ) -> AggregatedTarget:
-        if len(target) != len(X):
-            raise AlignmentError(
-                f"y: {len(target)} rows were aligned with the release, X has {len(X)}; pass the "
-                "block of each row of X to align()"
-            )
+        check_rows(target, len(X))
         target = TRANSFORMS[self.target_transform].target(target)
         if family is not None:
             target.release.check_domain(family.domain, family=family.name)

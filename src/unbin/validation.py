@@ -42,6 +42,15 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
     return None
 
 
+def check_rows(target: AggregatedTarget, n: int) -> None:
+    """Raise unless the target was aligned with the n rows of X."""
+    if len(target) != n:
+        raise AlignmentError(
+            f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
+            "block of each row of X to align()"
+        )
+
+
 def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
     """Return the checked value, or None where it is to be chosen."""
     return None if isinstance(value, str) and value == "auto" else check(name, value)

@@ -59,17 +59,7 @@ def fit_matching(
 
     ``init`` is "block-means", "random" or theta itself; starts after the first are random.
     """
-    if release.means is not None:
-        raise ReleaseError(
-            "matching: cannot use published means, got a release with some; use "
-            "method='likelihood', or leave the means out"
-        )
-    if release.noise_sd > 0:
-        raise ReleaseError(
-            "matching: takes counts at their word, got a release with noise added; use "
-            "method='likelihood'"
-        )
-    bounds = rank_bounds(release, family.domain)
+    bounds = matching_bounds(release, family)
     objective = Objective(design, family, design.ridge(alpha), bounds)
     solutions = []
     for k in range(n_init):
@@ -81,6 +71,26 @@ def fit_matching(
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status
     return MatchingFit(replace(best, status=status), objective.impute(best.theta), disagreement)
+
+
+def matching_bounds(release: Release, family: BregmanFamily) -> RankBounds:
+    """Return the rank bounds; raise if the release holds what they cannot say, or nothing."""
+    if release.means is not None:
+        raise ReleaseError(
+            "matching: cannot use published means, got a release with some; use AggregatedGLM with "
+            "method='likelihood', or leave the means out"
+        )
+    if release.noise_sd > 0:
+        raise ReleaseError(
+            "matching: takes counts at their word, got a release with noise added; use "
+            "AggregatedGLM with method='likelihood'"
+        )
+    bounds = rank_bounds(release, family.domain)
+    if bounds.silent(family.domain).all():
+        raise ReleaseError(
+            "matching: nothing was published, got bins that every value lies in; pass a finer table"
+        )
+    return bounds
 
 
 def release_divergence(

@@ -17,7 +17,7 @@ from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.impute import impute
 from unbin.matching.splits import best_split
-from unbin.typing import FloatArray
+from unbin.typing import FloatArray, KeyArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,13 @@ class Objective:
         if part is None:
             assert self.z is not None
             return self.z[rows]
-        key = self.design.key[rows]
-        if part.count_low is not None:
-            part = best_split(mean, part, self.family, eta, key)
-        return impute(mean, part, eta=eta, key=key)
+        return nearest_targets(mean, eta, part, self.family, self.design.key[rows])
+
+
+def nearest_targets(
+    mean: FloatArray, eta: FloatArray, bounds: RankBounds, family: BregmanFamily, key: KeyArray
+) -> FloatArray:
+    """Return the targets nearest to the means, over all counts that may have been suppressed."""
+    if bounds.count_low is not None:
+        bounds = best_split(mean, bounds, family, eta, key)
+    return impute(mean, bounds, eta=eta, key=key)

@@ -1,0 +1,163 @@
+"""The paper's alternation with any learner in place of its GLM.
+
+    fit the learner to z, predict, impute the targets z nearest to the predictions (Lemma 4), repeat
+
+The z-step asks nothing of the means but their order and their size, so they may come from anywhere.
+Both steps lower D(z || mean) where the learner minimises it exactly and predicts the people it was
+fitted to; elsewhere the objective may rise, and the best iterate is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+import numpy as np
+
+from unbin.families import BregmanFamily
+from unbin.matching.bounds import RankBounds, constant_fit
+from unbin.matching.objective import nearest_targets
+from unbin.typing import FloatArray, KeyArray
+from unbin.watching import Step, stop_after, unwatched
+
+_PATIENCE = 3
+"""Steps in a row that may fail to lower the objective: learners that are not exact wobble."""
+_SMALLEST_MEAN = 1e-8
+"""A learner may predict that a count is 0 or less; its divergence from a count must stay finite."""
+
+Learn = Callable[[FloatArray], tuple[FloatArray, Any]]
+"""Fit a learner to targets and return its predictions, and the learner or what stands for it."""
+
+
+class Status(Enum):
+    """How an alternation ended; the value is the sentence the user reads."""
+
+    CONVERGED = "converged: fitting and imputing once more no longer lowers the objective"
+    N_ITER = "not converged: n_iter was reached first; raise n_iter, or tol"
+    INTERRUPTED = "not converged: the fit was stopped; the best iterate is kept"
+    OBSERVED = "converged: the targets were observed, so the learner was fitted to them once"
+    CONSTANT = (
+        "not identified: one constant satisfies every published statistic, so predictions that "
+        "tell nobody apart fit perfectly; matching needs a finer table"
+    )
+    ONE_BLOCK = (
+        "not identified: with a single block any order of the people satisfies the release; "
+        "matching needs blocks that differ"
+    )
+
+    @property
+    def converged(self) -> bool:
+        """Whether the objective stopped falling."""
+        return self.value.startswith("converged")
+
+    @property
+    def identified(self) -> bool:
+        """False where the release cannot tell people apart."""
+        return not self.value.startswith("not identified")
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The z-step and the objective, for means of any origin.
+
+    Attributes
+    ----------
+    bounds : RankBounds
+    family : BregmanFamily
+        Whose divergence is meant.
+    key : (n,) uint64
+        Ranks rows of equal mean.
+    """
+
+    bounds: RankBounds
+    family: BregmanFamily
+    key: KeyArray
+
+    def inside(self, mean: FloatArray) -> FloatArray:
+        """Return predictions that the divergence is finite for."""
+        return np.asarray(mean if np.isinf(self.family.domain.low) else floored(mean))
+
+    def impute(self, mean: FloatArray) -> FloatArray:
+        """Return the targets nearest to the means that satisfy the release."""
+        eta = self.family.link(mean)
+        return nearest_targets(mean, eta, self.bounds, self.family, self.key)
+
+    def divergence(self, z: FloatArray, mean: FloatArray) -> float:
+        """Return D(z || mean) / n."""
+        return self.family.total_divergence(z, self.family.link(mean), mean) / len(z)
+
+    def unidentified(self) -> Status | None:
+        """Recognise the releases that matching cannot tell anything from."""
+        if len(self.bounds.start) == 2:
+            return Status.ONE_BLOCK
+        return None if constant_fit(self.bounds) is None else Status.CONSTANT
+
+
+@dataclass(frozen=True, slots=True)
+class Alternation:
+    """Where an alternation stopped.
+
+    Attributes
+    ----------
+    learned : object
+        What the learner returned at the best iterate.
+    z : (n,)
+        Targets nearest to its predictions.
+    value : float
+        The objective there.
+    path : tuple of float
+        The objective at the start and after each step.
+    status : Status
+    """
+
+    learned: Any
+    z: FloatArray
+    value: float
+    path: tuple[float, ...]
+    status: Status
+
+
+def alternate(
+    learn: Learn, nearest: Nearest, mean: FloatArray, *, scale: float, tol: float, n_iter: int
+) -> Alternation:
+    """Alternate from given means until the objective stops falling.
+
+    Parameters
+    ----------
+    learn : callable
+    nearest : Nearest
+    mean : (n,)
+        Where to start, rows block by block.
+    scale : float
+        What there is to explain, D(z || average z) / n: a fall of ``tol`` times it counts.
+    tol : float
+    n_iter : int
+        Steps at most.
+    """
+    mean = nearest.inside(mean)
+    z = nearest.impute(mean)
+    path, waited = [nearest.divergence(z, mean)], 0
+    best = Alternation(None, z, float("inf"), (), Status.N_ITER)
+    for k in range(n_iter):
+        with unwatched():  # a step here is a whole fit there
+            mean, learned = learn(z)
+        mean = nearest.inside(mean)
+        z = nearest.impute(mean)
+        path.append(nearest.divergence(z, mean))
+        fall = (path[0] if k == 0 else best.value) - path[-1]
+        waited = 0 if fall > tol * scale else waited + 1
+        if path[-1] < best.value:
+            best = replace(best, learned=learned, z=z, value=path[-1])
+        if stop_after(Step(k + 1, path[-1], max(fall, 0.0) / scale, tol)):
+            return replace(best, path=tuple(path), status=Status.INTERRUPTED)
+        if waited >= _PATIENCE:
+            best = replace(best, status=Status.CONVERGED)
+            break
+    return replace(best, path=tuple(path), status=nearest.unidentified() or best.status)
+
+
+def floored(mean: FloatArray) -> FloatArray:
+    """Return means of counts, which are above 0."""
+    return np.maximum(mean, _SMALLEST_MEAN)

@@ -1,0 +1,403 @@
+"""Any scikit-learn regressor, fitted to a target that was only published as a table."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length, check_random_state, get_tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unbin.design import Design, lay_out
+from unbin.exceptions import (
+    AggregatedTargetError,
+    IdentificationWarning,
+    ParameterError,
+    ReleaseError,
+)
+from unbin.families import BregmanFamily, get_family
+from unbin.folds import deal_blocks
+from unbin.frames import as_floats
+from unbin.matching.alternation import Alternation, Nearest, Status, alternate, floored
+from unbin.matching.fit import matching_bounds, release_divergence
+from unbin.matching.objective import Objective
+from unbin.matching.start import block_means_start
+from unbin.settings import check_choice, check_number, check_whole
+from unbin.target import AggregatedTarget
+from unbin.typing import ArrayLike, FloatArray, IntArray
+from unbin.validation import as_targets, check_observed, check_rows
+
+STARTS = ("block-means", "splines")
+KNOTS = (0.25, 0.5, 0.75)
+"""Quantiles of each feature at which the splines of a start bend."""
+LOSSES = {"squared": "gaussian", "poisson": "poisson"}
+"""The family whose divergence each loss is."""
+
+
+class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """Fit any scikit-learn regressor to a target that was only published as a table.
+
+    The paper's alternation with ``estimator`` as its model: fit it to imputed targets z, predict,
+    impute the z nearest to the predictions that satisfy the release (Lemma 4), and repeat until
+    the objective D(z || predictions) / n stops falling.
+
+    Parameters
+    ----------
+    estimator : scikit-learn regressor
+        Cloned for every fit. Where its own ``random_state`` is None it is seeded, alike in every
+        fit, from this model's.
+    loss : {"squared", "poisson"}
+        The divergence: (z - mean)²/2, or z log(z/mean) - z + mean for counts. It should be the
+        loss that ``estimator`` minimises.
+    n_iter : int
+        Fits of the alternation at most.
+    tol : float
+        Stop after three steps in a row that each explain less than ``tol`` of what there is to
+        explain.
+    init : {"block-means", "splines"} or (n,) predictions
+        What the first imputation is nearest to; the alternation ends near where it begins.
+        "block-means" regresses, by a GLM, rough block means of the target on block means of the
+        features; "splines" on those of piecewise linear splines of each feature too, four columns
+        a feature, which takes more blocks. Best are predictions of a model that is nearly right,
+        such as ``AggregatedGLM`` on splines.
+    cv : int or None
+        Predict each fold of blocks, for the imputation, by a fit to all others. A flexible learner
+        that predicts the people it was fitted to returns their z, right or wrong, and the
+        alternation stays where it began; held-out blocks keep what other blocks confirm. None
+        predicts in the sample, as the paper does, and is as good and faster for learners that
+        cannot memorise (see experiments/nonlinear.py).
+    random_state : int, RandomState or None
+        Seeds folds, ties and the estimator.
+
+    Attributes
+    ----------
+    estimator_ : the fitted clone
+        With ``cv``, fitted to the best z of all people.
+    objective_ : float
+        The best objective; with ``cv`` that of the predictions of held-out blocks.
+    objective_path_ : (n_iter_ + 1,)
+        At the start and after each step.
+    status_ : Enum
+        How the fit ended; ``status_.value`` is a sentence.
+    n_iter_, n_people_, n_blocks_ : int
+
+    Notes
+    -----
+    There are no standard errors, and matching takes noise for signal: predictions spread too far
+    where the features explain little (see ``AggregatedGLM``, whose likelihood does not; with
+    splines of the features it is non-linear too). A saved or copied model does not hold z, but a
+    learner that memorises its targets, such as nearest neighbours, holds them inside itself.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> county = np.repeat([f"{c:03d}" for c in range(100)], 30)
+    >>> X = rng.normal(size=(3000, 2)) + rng.normal(size=(100, 2)).repeat(30, axis=0)
+    >>> y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=3000)
+    >>> target = unbin.aggregate(y, county, bins=8).align(county)
+    >>> learner = HistGradientBoostingRegressor(max_iter=50)
+    >>> model = unbin.AggregatedRegressor(learner, random_state=0).fit(X, target)
+    >>> linear = unbin.AggregatedGLM().fit(X, target)
+    >>> bool(model.score(X, y) > linear.score(X, y) + 0.2)
+    True
+    """
+
+    _imputed: FloatArray | None
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        loss: str = "squared",
+        n_iter: int = 30,
+        tol: float = 1e-3,
+        init: str | ArrayLike = "block-means",
+        cv: int | None = 5,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.loss = loss
+        self.n_iter = n_iter
+        self.tol = tol
+        self.init = init
+        self.cv = cv
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any) -> AggregatedRegressor:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : (n, d) features of each person
+            Missing values where ``estimator`` takes them.
+        y : AggregatedTarget or (n,) numbers
+            ``release.align(blocks)``; plain numbers are observed targets, which ``estimator`` is
+            fitted to once.
+
+        Returns
+        -------
+        self
+        """
+        settings = self._check_parameters()
+        target = self._target(y)
+        rows = clone(self)  # a failed fit must leave a fitted model as it was
+        finite = "allow-nan" if get_tags(self.estimator).input_tags.allow_nan else True
+        if target is None:
+            X, y = validate_data(
+                rows, X, y, dtype=np.float64, y_numeric=True, ensure_all_finite=finite
+            )
+            y = np.asarray(y, dtype=np.float64)
+            check_observed(y, settings.family)
+            found = _observed(settings.learner(X, y), y)
+        else:
+            X = validate_data(rows, X, dtype=np.float64, ensure_all_finite=finite)
+            check_rows(target, len(X))
+            found = _fit(X, target, settings)
+        self._assign(found, rows, len(X), 1 if target is None else len(target.release))
+        if not found.status.identified:
+            warnings.warn(found.status.value, IdentificationWarning, stacklevel=2)
+        elif not found.status.converged:
+            warnings.warn(found.status.value, ConvergenceWarning, stacklevel=2)
+        return self
+
+    def predict(self, X: ArrayLike) -> FloatArray:
+        """Return the mean of people with features X, shape (n,)."""
+        check_is_fitted(self)
+        finite = "allow-nan" if get_tags(self.estimator).input_tags.allow_nan else True
+        X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=finite)
+        mean = _predict(self.estimator_, X)
+        return floored(mean) if self.loss == "poisson" else mean
+
+    def impute(self) -> FloatArray:
+        """Return targets of the training rows, in their order, that satisfy the release.
+
+        They are personal values, so a saved or copied model does not hold them.
+        """
+        check_is_fitted(self)
+        if self._imputed is None:
+            raise AggregatedTargetError(
+                "impute: this model holds no imputed targets (it was fitted to observed ones, or "
+                "was copied or loaded); fit it to an aggregated target first"
+            )
+        return self._imputed.copy()
+
+    def score(self, X: ArrayLike, y: Any) -> float:
+        """Return how well the model explains a target; larger is better.
+
+        For an aggregated target: minus the mean divergence between predictions and the nearest
+        targets that satisfy the release. For observed targets: D², the share of the divergence
+        from the mean that is explained (R² for the squared loss).
+        """
+        mean = self.predict(X)
+        family = _family(self.loss)
+        target = self._target(y)
+        if target is None:
+            check_consistent_length(mean, y)
+            y = as_floats(y, where="y")
+            check_observed(y, family)
+            null = float(family.divergence(y, np.full_like(y, y.mean())).sum())
+            error = float(family.divergence(y, mean).sum())
+            return 1.0 - error / null if null > 0 else float(error == 0)
+        check_rows(target, len(mean))
+        target.release.check_domain(family.domain, family=family.name)
+        design = lay_out(np.empty((len(mean), 0)), target.codes, len(target.release))
+        eta = family.link(mean[design.order])
+        return -release_divergence(target.release, family, design, eta)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = get_tags(self.estimator).input_tags.allow_nan
+        tags.target_tags.positive_only = self.loss == "poisson"
+        return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        if "_imputed" in state:  # personal values are written only when asked for
+            state["_imputed"] = None
+        return state
+
+    # -- private -----------------------------------------------------------------------------------
+
+    def _check_parameters(self) -> _Settings:
+        if isinstance(self.estimator, type) or not (
+            hasattr(self.estimator, "fit") and hasattr(self.estimator, "predict")
+        ):
+            raise ParameterError(
+                f"estimator: must be a scikit-learn regressor, got {self.estimator!r}; pass an "
+                "object with fit and predict"
+            )
+        check_choice("loss", self.loss, tuple(LOSSES))
+        if isinstance(self.init, str):
+            check_choice("init", self.init, STARTS)
+        return _Settings(
+            estimator=self.estimator,
+            family=_family(self.loss),
+            n_iter=check_whole("n_iter", self.n_iter, low=1),
+            tol=check_number("tol", self.tol, low=0.0),
+            init=self.init if isinstance(self.init, str) else _numbers(self.init),
+            cv=None if self.cv is None else check_whole("cv", self.cv, low=2),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+        )
+
+    def _target(self, y: Any) -> AggregatedTarget | None:
+        targets = as_targets(y)
+        if targets is None:
+            return None
+        if len(targets) != 1:
+            raise ParameterError("y: takes one target, got a list; fit them one by one")
+        return targets[0]
+
+    def _assign(self, found: Alternation, rows: Any, n_people: int, n_blocks: int) -> None:
+        self.estimator_ = found.learned
+        self._imputed = None if found.status is Status.OBSERVED else found.z
+        self.objective_ = found.value
+        self.objective_path_ = np.array(found.path)
+        self.status_ = found.status
+        self.n_iter_ = max(len(found.path) - 1, 1)
+        self.n_people_, self.n_blocks_ = n_people, n_blocks
+        self.n_features_in_ = rows.n_features_in_
+        if hasattr(rows, "feature_names_in_"):
+            self.feature_names_in_ = rows.feature_names_in_
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    """The parameters, checked."""
+
+    estimator: Any
+    family: BregmanFamily
+    n_iter: int
+    tol: float
+    init: str | FloatArray
+    cv: int | None
+    seed: int
+
+    def learner(self, X: FloatArray, z: FloatArray) -> Any:
+        """Fit a clone of the estimator, seeded alike each time."""
+        model = clone(self.estimator)
+        names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
+        unset = {name: self.seed for name in names if model.get_params()[name] is None}
+        return model.set_params(**unset).fit(X, z)
+
+
+def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Alternation:
+    """Alternate from the start that the settings name; z comes back in the order of X."""
+    family, release = settings.family, target.release
+    release.check_domain(family.domain, family=family.name)
+    design = lay_out(_filled(X), target.codes, len(release), seed=settings.seed)
+    nearest = Nearest(matching_bounds(release, family), family, design.key)
+    scale = Objective(design, family, design.ridge(0.0), nearest.bounds).null_divergence()
+    start = _start(X, target, design, nearest, settings)
+    if settings.cv is None:
+        fold = None
+    else:
+        fold = _folds(release.n, settings.cv, settings.seed)[target.codes]
+
+    def learn(z: FloatArray) -> tuple[FloatArray, Any]:
+        rows = design.to_rows_of_x(z)
+        if fold is None:
+            model = settings.learner(X, rows)
+            return _predict(model, X)[design.order], model
+        mean = np.empty(len(X))
+        for k in range(int(fold.max()) + 1):
+            held = fold == k
+            mean[held] = _predict(settings.learner(X[~held], rows[~held]), X[held])
+        return mean[design.order], None
+
+    found = alternate(
+        learn,
+        nearest,
+        start,
+        scale=scale if scale > 0 else 1.0,
+        tol=settings.tol,
+        n_iter=settings.n_iter,
+    )
+    z = design.to_rows_of_x(found.z)
+    model = settings.learner(X, z) if found.learned is None else found.learned
+    return Alternation(model, z, found.value, found.path, found.status)
+
+
+def _start(
+    X: FloatArray, target: AggregatedTarget, design: Design, nearest: Nearest, settings: _Settings
+) -> FloatArray:
+    """Return the means to start from, in the order of the design."""
+    if isinstance(settings.init, str):
+        rng = np.random.default_rng(settings.seed)
+        if settings.init == "splines":
+            design = lay_out(_splines(_filled(X)), target.codes, len(target.release))
+        theta = block_means_start(design, nearest.bounds, settings.family, rng)
+        return settings.family.inverse_link(design.eta(theta))
+    n = len(design.order)
+    if settings.init.shape != (n,) or not np.isfinite(settings.init).all():
+        raise ParameterError(
+            f"init: must be 'block-means', 'splines' or one finite prediction per row of X ({n}), "
+            f"got {settings.init.size} numbers; correct it"
+        )
+    return settings.init[design.order]
+
+
+def _splines(X: FloatArray) -> FloatArray:
+    """Return the columns and their excess over each knot."""
+    knots = np.quantile(X, KNOTS, axis=0)
+    return np.column_stack([X, *(np.maximum(X - knot, 0.0) for knot in knots)])
+
+
+def _numbers(init: ArrayLike) -> FloatArray:
+    try:
+        return as_floats(init, where="init")
+    except ReleaseError:
+        raise ParameterError(
+            f"init: must be 'block-means', 'splines' or predictions, got {init!r}; pass one finite "
+            "number per row of X"
+        ) from None
+
+
+def _folds(people: IntArray, cv: int, seed: int) -> IntArray:
+    if len(people) < cv:
+        raise ParameterError(
+            f"cv: {cv} folds need as many blocks, got {len(people)}; lower cv, or pass None"
+        )
+    return deal_blocks(people, cv, np.random.default_rng(seed))
+
+
+def _observed(model: Any, y: FloatArray) -> Alternation:
+    return Alternation(model, y, float("nan"), (), Status.OBSERVED)
+
+
+def _predict(model: Any, X: FloatArray) -> FloatArray:
+    """Return predictions as one number per row."""
+    mean = np.asarray(model.predict(X), dtype=np.float64)
+    if mean.shape not in ((len(X),), (len(X), 1)):
+        raise ParameterError(
+            f"estimator: must predict one number per person, got shape {mean.shape} for {len(X)} "
+            "people; use another regressor"
+        )
+    if not np.isfinite(mean).all():
+        raise ParameterError(
+            "estimator: must predict finite numbers, got NaN or inf; does it run away from the "
+            "open bins? regularise it, or start elsewhere with init"
+        )
+    return mean.ravel()
+
+
+def _filled(X: FloatArray) -> FloatArray:
+    """Put the column's mean where a value is missing: the start is a GLM."""
+    missing = np.isnan(X)
+    if not missing.any():
+        return X
+    known = np.where(missing, 0.0, X).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
+    return np.where(missing, known, X)
+
+
+def _family(loss: str) -> BregmanFamily:
+    family = get_family(LOSSES[loss])
+    assert isinstance(family, BregmanFamily)
+    return family
