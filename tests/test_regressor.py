@@ -57,8 +57,8 @@ def boosted(**settings):
 
 def test_least_squares_takes_the_steps_of_the_alternating_glm():
     people, target = problem()
-    model = linear(tol=0.0, n_iter=40)
-    with pytest.warns(ConvergenceWarning, match="n_iter was reached first"):
+    model = linear(tol=0.0, max_iter=40)
+    with pytest.warns(ConvergenceWarning, match="max_iter was reached first"):
         model.fit(people.X, target)
     glm = unbin.AggregatedGLM(
         method="matching", solver="alternating", tol=1e-12, max_iter=40, random_state=0
@@ -70,7 +70,7 @@ def test_least_squares_takes_the_steps_of_the_alternating_glm():
 
 def test_least_squares_reaches_the_objective_and_slopes_of_matching():
     people, target = problem()
-    model = linear(tol=1e-9, n_iter=3000).fit(people.X, target)
+    model = linear(tol=1e-9, max_iter=3000).fit(people.X, target)
     glm = unbin.AggregatedGLM(method="matching", solver="alternating", random_state=0)
     glm.fit(people.X, target)
     assert model.status_ is Status.CONVERGED
@@ -81,7 +81,7 @@ def test_least_squares_reaches_the_objective_and_slopes_of_matching():
 def test_poisson_regression_reaches_the_objective_of_matching():
     people, target = problem("poisson")
     inner = PoissonRegressor(alpha=0, tol=1e-8, max_iter=1000)
-    model = AggregatedRegressor(inner, loss="poisson", cv=None, tol=1e-8, n_iter=2000)
+    model = AggregatedRegressor(inner, loss="poisson", cv=None, tol=1e-8, max_iter=2000)
     model.fit(people.X, target)
     glm = unbin.AggregatedGLM("poisson", method="matching", solver="alternating", max_iter=3000)
     glm.fit(people.X, target)
@@ -93,7 +93,7 @@ def test_poisson_regression_reaches_the_objective_of_matching():
 def test_objective_never_rises_for_an_exact_learner(degree):
     people, target = problem(seed=degree)
     inner = make_pipeline(PolynomialFeatures(degree), LinearRegression())
-    model = AggregatedRegressor(inner, cv=None, tol=1e-6, n_iter=500).fit(people.X, target)
+    model = AggregatedRegressor(inner, cv=None, tol=1e-6, max_iter=500).fit(people.X, target)
     assert (np.diff(model.objective_path_) <= 1e-12).all()
     assert len(model.objective_path_) == model.n_iter_ + 1
     assert model.score(people.X, target) == pytest.approx(-model.objective_, rel=1e-9)
@@ -106,7 +106,7 @@ def test_best_iterate_is_kept_where_the_objective_wobbles():
     good = people.y[np.argsort(target.codes, kind="stable")]  # satisfies the release
     answers = iter([good * 2, good, good * 3, good * 2, good * 4, good * 5])
     found = alternate(
-        lambda z: (next(answers), len(z)), nearest, good * 4, scale=1.0, tol=1e-3, n_iter=50
+        lambda z: (next(answers), len(z)), nearest, good * 4, scale=1.0, tol=1e-3, max_iter=50
     )
     assert found.value == min(found.path[1:]) == found.path[2]
     assert len(found.path) == 6  # three steps in vain after the best
@@ -157,8 +157,8 @@ def test_suppressed_counts_are_split_at_their_best():
         "high": np.where(hidden, 4, np.nan),
     }
     release = unbin.Release.from_histogram(table | columns, count_low="low", count_high="high")
-    model = linear(tol=1e-8, n_iter=2000).fit(people.X, release.align(people.blocks))
-    whole = linear(tol=1e-8, n_iter=2000).fit(people.X, target)
+    model = linear(tol=1e-8, max_iter=2000).fit(people.X, release.align(people.blocks))
+    whole = linear(tol=1e-8, max_iter=2000).fit(people.X, target)
     assert model.objective_ <= whole.objective_ + 1e-9  # more targets satisfy it
     assert (np.diff(model.objective_path_) <= 1e-12).all()
 
@@ -167,14 +167,17 @@ def test_fits_repeat_and_do_not_depend_on_the_order_of_rows():
     people, target = problem()
     forest = RandomForestRegressor(5, max_depth=5)  # seeded by the model around it
     a, b = (
-        AggregatedRegressor(forest, n_iter=5, tol=0.1, random_state=3).fit(people.X, target)
+        AggregatedRegressor(forest, max_iter=5, tol=0.1, random_state=3).fit(people.X, target)
         for _ in range(2)
     )
     np.testing.assert_array_equal(a.impute(), b.impute())
     np.testing.assert_array_equal(a.predict(people.X), b.predict(people.X))
     order = np.random.default_rng(0).permutation(len(people.X))
     moved = target.release.align(people.blocks[order])
-    c, d = linear(n_iter=50).fit(people.X[order], moved), linear(n_iter=50).fit(people.X, target)
+    c, d = (
+        linear(max_iter=50).fit(people.X[order], moved),
+        linear(max_iter=50).fit(people.X, target),
+    )
     np.testing.assert_allclose(c.impute(), d.impute()[order], atol=1e-9)
 
 
@@ -200,7 +203,7 @@ def test_splines_start_nearer_to_a_bent_truth():
 def test_fit_and_predict_change_neither_parameters_nor_data():
     people, target = problem()
     X = people.X.copy()
-    model = boosted(n_iter=3, tol=0.5)
+    model = boosted(max_iter=3, tol=0.5)
     before = copy.deepcopy(model.get_params())
     model.fit(X, target).impute()[:] = 0.0
     np.testing.assert_array_equal(X, people.X)
@@ -213,14 +216,14 @@ def test_missing_features_are_the_learners_matter():
     people, target = problem()
     X = people.X.copy()
     X[::7, 1] = np.nan
-    assert np.isfinite(boosted(n_iter=3, tol=0.5).fit(X, target).predict(X)).all()
+    assert np.isfinite(boosted(max_iter=3, tol=0.5).fit(X, target).predict(X)).all()
     with pytest.raises(ValueError, match="contains NaN"):
         linear().fit(X, target)
 
 
 def test_counts_may_be_predicted_by_a_learner_that_goes_below_zero():
     people, target = problem("poisson")
-    model = AggregatedRegressor(LinearRegression(), loss="poisson", cv=None, n_iter=60)
+    model = AggregatedRegressor(LinearRegression(), loss="poisson", cv=None, max_iter=60)
     model.fit(people.X, target)
     assert np.isfinite(model.objective_path_).all()
     assert (model.predict(people.X) > 0).all()
@@ -286,7 +289,7 @@ def test_pipeline_keeps_names_and_a_search_keeps_blocks_whole():
     frame = pd.DataFrame(people.X, columns=["age", "dose", "stay"])
     pipe = make_pipeline(
         StandardScaler().set_output(transform="pandas"),
-        AggregatedRegressor(Ridge(), cv=None, n_iter=100),
+        AggregatedRegressor(Ridge(), cv=None, max_iter=100),
     )
     search = GridSearchCV(
         pipe,
@@ -330,7 +333,7 @@ SETTINGS = [
     ({"estimator": 3}, "estimator: must be a scikit-learn regressor, got 3; pass an object"),
     ({"estimator": Ridge}, "estimator: must be a scikit-learn regressor, got <class"),
     ({"loss": "absolute"}, "loss: unknown, got 'absolute'; use one of 'squared', 'poisson'"),
-    ({"n_iter": 0}, "n_iter: must be a whole number, got 0; pass 1 or more"),
+    ({"max_iter": 0}, "max_iter: must be a whole number, got 0; pass 1 or more"),
     ({"tol": -1}, "tol: must be a finite number, got -1; pass a number at least 0"),
     ({"init": "random"}, "init: unknown, got 'random'; use one of 'block-means', 'splines'"),
     (
@@ -411,7 +414,7 @@ def test_a_learner_that_memorises_stays_where_it_began_without_folds():
     neighbour = KNeighborsRegressor(1)
     model = AggregatedRegressor(neighbour, cv=None).fit(people.X, target)
     assert model.objective_ == 0.0  # and says nothing about the model
-    start = unbin.AggregatedRegressor(neighbour, cv=None, n_iter=1, tol=1.0)
+    start = unbin.AggregatedRegressor(neighbour, cv=None, max_iter=1, tol=1.0)
     with pytest.warns(ConvergenceWarning):
         start.fit(people.X, target)
     np.testing.assert_array_equal(model.impute(), start.impute())

@@ -29,7 +29,7 @@ from unbin.matching.start import block_means_start
 from unbin.settings import check_choice, check_number, check_whole
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray, IntArray
-from unbin.validation import as_targets, check_observed, check_rows
+from unbin.validation import as_targets, check_observed, check_rows, copy_columns
 
 STARTS = ("block-means", "splines")
 KNOTS = (0.25, 0.5, 0.75)
@@ -53,7 +53,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     loss : {"squared", "poisson"}
         The divergence: (z - mean)²/2, or z log(z/mean) - z + mean for counts. It should be the
         loss that ``estimator`` minimises.
-    n_iter : int
+    max_iter : int
         Fits of the alternation at most.
     tol : float
         Stop after three steps in a row that each explain less than ``tol`` of what there is to
@@ -115,7 +115,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         estimator: Any,
         *,
         loss: str = "squared",
-        n_iter: int = 30,
+        max_iter: int = 30,
         tol: float = 1e-3,
         init: str | ArrayLike = "block-means",
         cv: int | None = 5,
@@ -123,7 +123,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     ) -> None:
         self.estimator = estimator
         self.loss = loss
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.tol = tol
         self.init = init
         self.cv = cv
@@ -238,7 +238,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         return _Settings(
             estimator=self.estimator,
             family=_family(self.loss),
-            n_iter=check_whole("n_iter", self.n_iter, low=1),
+            max_iter=check_whole("max_iter", self.max_iter, low=1),
             tol=check_number("tol", self.tol, low=0.0),
             init=self.init if isinstance(self.init, str) else _numbers(self.init),
             cv=None if self.cv is None else check_whole("cv", self.cv, low=2),
@@ -261,11 +261,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.status_ = found.status
         self.n_iter_ = max(len(found.path) - 1, 1)
         self.n_people_, self.n_blocks_ = n_people, n_blocks
-        self.n_features_in_ = rows.n_features_in_
-        if hasattr(rows, "feature_names_in_"):
-            self.feature_names_in_ = rows.feature_names_in_
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+        copy_columns(rows, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +270,7 @@ class _Settings:
 
     estimator: Any
     family: BregmanFamily
-    n_iter: int
+    max_iter: int
     tol: float
     init: str | FloatArray
     cv: int | None
@@ -318,7 +314,7 @@ def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Altern
         start,
         scale=scale if scale > 0 else 1.0,
         tol=settings.tol,
-        n_iter=settings.n_iter,
+        max_iter=settings.max_iter,
     )
     z = design.to_rows_of_x(found.z)
     model = settings.learner(X, z) if found.learned is None else found.learned

@@ -35,7 +35,7 @@ class Status(Enum):
     """How an alternation ended; the value is the sentence the user reads."""
 
     CONVERGED = "converged: fitting and imputing once more no longer lowers the objective"
-    N_ITER = "not converged: n_iter was reached first; raise n_iter, or tol"
+    MAX_ITER = "not converged: max_iter was reached first; raise max_iter, or tol"
     INTERRUPTED = "not converged: the fit was stopped; the best iterate is kept"
     OBSERVED = "converged: the targets were observed, so the learner was fitted to them once"
     CONSTANT = (
@@ -120,7 +120,7 @@ class Alternation:
 
 
 def alternate(
-    learn: Learn, nearest: Nearest, mean: FloatArray, *, scale: float, tol: float, n_iter: int
+    learn: Learn, nearest: Nearest, mean: FloatArray, *, scale: float, tol: float, max_iter: int
 ) -> Alternation:
     """Alternate from given means until the objective stops falling.
 
@@ -133,14 +133,14 @@ def alternate(
     scale : float
         What there is to explain, D(z || average z) / n: a fall of ``tol`` times it counts.
     tol : float
-    n_iter : int
+    max_iter : int
         Steps at most.
     """
     mean = nearest.inside(mean)
     z = nearest.impute(mean)
     path, waited = [nearest.divergence(z, mean)], 0
-    best = Alternation(None, z, float("inf"), (), Status.N_ITER)
-    for k in range(n_iter):
+    best = Alternation(None, z, float("inf"), (), Status.MAX_ITER)
+    for k in range(max_iter):
         with unwatched():  # a step here is a whole fit there
             mean, learned = learn(z)
         mean = nearest.inside(mean)
