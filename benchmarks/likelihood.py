@@ -16,7 +16,7 @@ import warnings
 import numpy as np
 
 import unbin
-from peers import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
+from timing import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
 
 LIMIT = 10
 SETTINGS = ((250, 10), (250, 5), (5_000, 10), (50_000, 5))  # blocks, bins

@@ -25,7 +25,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 
 import unbin
-from peers import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
+from timing import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
 from unbin.families import get_family
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
