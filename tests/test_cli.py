@@ -161,8 +161,7 @@ def test_aggregate_writes_a_file(small):
 
 
 def test_fit_prints_a_summary(folder):
-    files = ["model.json", "coefficients.csv"]
-    files += ["report.html"] if find_spec("unbin.report") else []
+    files = ["model.json", "coefficients.csv", "report.html"]
     written = ", ".join(str(folder / "out" / name) for name in files)
     assert (folder / "fit.txt").read_text() == SUMMARY + f"\nwritten: {written}\n"
 
@@ -188,7 +187,6 @@ def test_fit_writes_a_record_without_people(folder):
     assert 0 < float(rows[1]["efficiency"]) < 1
 
 
-@pytest.mark.skipif(find_spec("unbin.report") is None, reason="the report is not there yet")
 def test_fit_writes_a_report(folder):
     html = (folder / "out" / "report.html").read_text()
     assert "C(sex)[T.m]" in html
@@ -468,9 +466,8 @@ def test_hostile_names_show_as_text(folder, tmp_path):
     with (tmp_path / "[bold]out" / "coefficients.csv").open() as stream:
         terms = [row["term"] for row in csv.DictReader(stream)]
     assert not any(term.startswith(("=", "+", "-", "@")) for term in terms)
-    if find_spec("unbin.report"):
-        html = (tmp_path / "[bold]out" / "report.html").read_text()
-        assert "<script>alert" not in html
+    html = (tmp_path / "[bold]out" / "report.html").read_text()
+    assert "<script>alert" not in html
 
 
 def test_block_ids_that_a_spreadsheet_would_run_are_escaped(tmp_path):
@@ -587,6 +584,5 @@ def test_demo_prints_estimates_beside_the_truth(tmp_path):
         assert wanted in result.output
     assert "identified: 150 blocks" in result.output
     assert run("demo", "--seed", "1", "--output", tmp_path).output == result.output
-    if find_spec("unbin.report"):
-        assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
-        assert (tmp_path / "report.html").exists()
+    assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
+    assert (tmp_path / "report.html").exists()

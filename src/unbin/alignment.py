@@ -300,7 +300,7 @@ def check_release(release: Release, blocks: ArrayLike) -> ReleaseCheck:
 
 
 SMALL = 11
-"""Blocks with fewer people are pointed out: many agencies suppress them."""
+"""Blocks with fewer people are pointed out, and masked in reports: many agencies suppress them."""
 
 
 def lost_zeros(known: TextArray, wanted: TextArray) -> tuple[tuple[str, str], ...]:

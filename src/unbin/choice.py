@@ -24,7 +24,7 @@ from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.results import Status
 from unbin.likelihood.start import starting_point
-from unbin.likelihood.statistics import looks_counted, published_counts
+from unbin.likelihood.statistics import looks_counted, lowest_end, published_counts
 from unbin.release import Release
 from unbin.typing import FloatArray, IntArray
 
@@ -87,17 +87,10 @@ def candidate_families(release: Release, n_trials: int) -> list[Family]:
     elif looks_counted(release):
         names += ["poisson", "negative-binomial"]
     else:
-        names += ["gaussian", "gamma"] if _all_positive(release) else ["gaussian"]
+        names += ["gaussian", "gamma"] if lowest_end(release) > 0 else ["gaussian"]
     if published_counts(release, get_family("gaussian").domain, smallest=1).shared:
         names += ["ordinal"]
     return [get_family(name, n_trials) for name in names]
-
-
-def _all_positive(release: Release) -> bool:
-    """Tell whether no published bin or value lies at or below 0."""
-    table = release.histogram
-    bins = table.upper[table.count > 0].min(initial=np.inf)
-    return bool(min(bins, release.order_statistics.value.min(initial=np.inf)) > 0)
 
 
 def choose(

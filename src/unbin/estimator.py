@@ -34,6 +34,7 @@ from unbin.validation import (
     check_offset,
     check_rows,
     copy_columns,
+    feature_names,
     value_or_auto,
     warn_of,
 )
@@ -375,12 +376,12 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
         check_is_fitted(self)
         fit = self._only_fit("summary")
-        return summarise(fit, self._terms(), self.method_, level)
+        return summarise(fit, feature_names(self), self.method_, level)
 
     def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
         """Return the coefficients as a pandas or polars frame, one row per term."""
         check_is_fitted(self)
-        coefficients = tabulate(self._only_fit("tidy"), self._terms(), level)
+        coefficients = tabulate(self._only_fit("tidy"), feature_names(self), level)
         return to_frame(coefficients.columns(), backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
@@ -482,10 +483,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> list[FloatArray]:
         extra = check_offset(offset, len(X))
         return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
-
-    def _terms(self) -> list[str]:
-        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
-        return [str(name) for name in names]
 
     def _only_fit(self, what: str) -> Fit:
         if self._several:

@@ -58,25 +58,26 @@ class Fit:
     alpha : float
     coef : (d,)
     intercept : float
-    contextual_coef : (d,) or None
-        NaN for a feature that does not vary within blocks.
-    covariance : (1 + d [+ d], ...) or None
-        Of intercept, coef and contextual_coef; None when the method has no standard errors.
     nuisance : (m,)
     dispersion : float
-    block_sd : float
-        Standard deviation of effects shared by the people of a block.
-    bins : BinScale or None
-    context : Context or None
     status : Status of the method
         Its value is a sentence.
-    objective, relative_gradient, restart_disagreement : float
+    objective, relative_gradient : float
     path : (n_iter + 1,)
     n_iter : int
     diagnostics : Diagnostics
+    n_people, n_blocks : int
+    covariance : (1 + d [+ d], ...) or None
+        Of intercept, coef and contextual_coef; None when the method has no standard errors.
+    contextual_coef : (d,) or None
+        NaN for a feature that does not vary within blocks.
+    context : Context or None
+    block_sd : float
+        Standard deviation of effects shared by the people of a block.
+    bins : BinScale or None
+    restart_disagreement : float
     imputed : (n,), Raking or None
         Targets of the training rows in the order of X, or what makes them.
-    n_people, n_blocks : int
     selection : Selection or None
         Held-out scores, where something was chosen by them.
     published : Published or None
@@ -87,23 +88,23 @@ class Fit:
     alpha: float
     coef: FloatArray
     intercept: float
-    contextual_coef: FloatArray | None
-    covariance: FloatArray | None
     nuisance: FloatArray
     dispersion: float
-    block_sd: float
-    bins: BinScale | None
-    context: Context | None
     status: LikelihoodStatus | MatchingStatus
     objective: float
     relative_gradient: float
-    restart_disagreement: float
     path: FloatArray
     n_iter: int
     diagnostics: Diagnostics
-    imputed: FloatArray | Raking | None
     n_people: int
     n_blocks: int
+    covariance: FloatArray | None = None
+    contextual_coef: FloatArray | None = None
+    context: Context | None = None
+    block_sd: float = 0.0
+    bins: BinScale | None = None
+    restart_disagreement: float = float("nan")
+    imputed: FloatArray | Raking | None = None
     selection: Selection | None = None
     published: Published | None = None
 
@@ -165,21 +166,15 @@ def observed_fit(
         alpha=alpha,
         coef=coef,
         intercept=intercept,
-        contextual_coef=None,
         covariance=design.to_coefficient_covariance(found.covariance),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
-        block_sd=0.0,
-        bins=None,
-        context=None,
         status=solution.status,
         objective=solution.value,
         relative_gradient=solution.relative_gradient,
-        restart_disagreement=float("nan"),
         path=np.array(solution.path),
         n_iter=solution.n_iter,
         diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
-        imputed=None,
         n_people=len(X),
         n_blocks=1,
     )
@@ -221,13 +216,8 @@ def matching_fit(
         alpha=alpha,
         coef=coef,
         intercept=intercept,
-        contextual_coef=None,
-        covariance=None,
         nuisance=np.array([0.5 * np.log(max(spread, 1e-300))])[: len(family.nuisance_names)],
         dispersion=spread if family.nuisance_names else 1.0,
-        block_sd=0.0,
-        bins=None,
-        context=None,
         status=solution.status,
         objective=solution.value,
         relative_gradient=solution.relative_gradient,
@@ -321,7 +311,6 @@ def _likelihood_fit(
         status=found.status,
         objective=-found.log_score,
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
-        restart_disagreement=float("nan"),
         path=np.array(found.path),
         n_iter=found.n_iter,
         diagnostics=diagnose(design, release, family, found, d),

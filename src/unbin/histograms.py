@@ -73,7 +73,9 @@ def read_histogram(
         noisy_table = Histogram(start, table.lower, table.upper, values, side)  # type: ignore[arg-type]
         return ReadHistogram(names, _or_unknown(people, names), noisy_table)
     if percent is not None:
-        table = _with_percentages(frame, percent, people, table, names, order, rounding)
+        shares = reading.read_percentages(frame, percent, ids, people)[order]
+        assert people is not None
+        table = _with_percentages(table, shares, people, names, rounding)
     elif count_low is not None and count_high is not None:
         ends = read_intervals(frame, ids, count=count, low=count_low, high=count_high)
         ends = _rounded_where_exact(ends, rounding)
@@ -117,15 +119,13 @@ def _rounded_where_exact(
 
 
 def _with_percentages(
-    frame: Any,
-    name: str,
-    people: IntArray | None,
     table: Histogram,
+    percent: FloatArray,
+    people: IntArray,
     names: TextArray,
-    order: IntArray,
     rounding: str | None,
 ) -> Histogram:
-    counts = reading.read_percent_counts(frame, name, people, order, table.start, names)
+    counts = reading.percent_counts(percent, people, table.start, names)
     if rounding is None:
         return with_intervals(table, counts, counts)
     scheme = Rounding.parse(rounding)
@@ -134,10 +134,7 @@ def _with_percentages(
             f"rounding: {rounding!r} is about counts, got percentages; say for example "
             "'nearest-0.1%'"
         )
-    assert people is not None
-    in_block = np.repeat(people, np.diff(table.start))
-    percent = reading.read_floats(frame, name, names[np.zeros(len(order), int)], role="percent")
-    low, high = scheme.of_percentages(percent[order], in_block)
+    low, high = scheme.of_percentages(percent, np.repeat(people, np.diff(table.start)))
     return with_intervals(table, np.minimum(low, counts), np.maximum(high, counts))
 
 

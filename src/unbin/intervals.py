@@ -118,9 +118,8 @@ def uncertain_blocks(table: Histogram) -> BoolArray:
 
 def possible_people(table: Histogram) -> tuple[IntArray, IntArray]:
     """Return how many people each block has at least, and at most."""
-    if table.count_low is None or table.count_high is None:
-        return table.total(), table.total()
-    return segment_sum(table.count_low, table.start), segment_sum(table.count_high, table.start)
+    low, high = table.interval()
+    return segment_sum(low, table.start), segment_sum(high, table.start)
 
 
 def narrow(table: Histogram, n: IntArray) -> Histogram:
@@ -128,9 +127,9 @@ def narrow(table: Histogram, n: IntArray) -> Histogram:
 
     The people must be possible (:func:`possible_people`). A block without a table stays without.
     """
-    if table.count_low is None or table.count_high is None:
+    if table.count_low is None:
         return table
-    low, high = table.count_low, table.count_high
+    low, high = table.interval()
     block = block_of_rows(table.start)
     least, most = possible_people(table)
     new_low = np.maximum(low, n[block] - (most[block] - high))

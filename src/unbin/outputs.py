@@ -18,17 +18,18 @@ from unbin.exceptions import OutputError
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_texts(texts: Mapping[Path, str]) -> None:
+def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
     """Write files so that an interruption leaves the old ones, or none, but no part of any.
 
-    All are written under other names first; only then do they take their places.
+    All are written under other names first; only then do they take their places. ``errors`` says
+    what happens to characters that UTF-8 does not have, as for ``open``.
     """
     drafts: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
             draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
             drafts[path] = draft
-            with draft.open("x", encoding="utf-8", newline="") as stream:
+            with draft.open("x", encoding="utf-8", errors=errors, newline="") as stream:
                 stream.write(text)
                 stream.flush()
                 os.fsync(stream.fileno())

@@ -127,10 +127,11 @@ def permutation_test(
     rng = np.random.default_rng(random_state)
     rounds = track(range(n_permutations), "permutations", disable=not progress)
     job = _Job(model, X, target, rng, rounds)
+    run: Callable[[_Job], tuple[float, FloatArray]]
     if kind in _ERRORS:
         run = partial(_errors if kind == "error" else _paper, y=_check_targets(y, kind, job))
     else:
-        run = partial(_block_means if kind == "block-means" else _refits)
+        run = _block_means if kind == "block-means" else _refits
     with warnings.catch_warnings():  # the test is valid whether or not the release can tell
         warnings.simplefilter("ignore", IdentificationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -23,6 +23,7 @@ from unbin.permutation import NAMES, PermutationTest
 from unbin.published import Published
 from unbin.settings import check_whole
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray
+from unbin.validation import feature_names
 
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#767676"
 _PALE = "#a6c4e0"
@@ -56,7 +57,7 @@ def coefficients(
         Of more coefficients, the largest in units of their standard errors are drawn.
     """
     estimate, error = _estimates(model)
-    names = _feature_names(model)
+    names = feature_names(model)
     size = np.abs(estimate) if error is None else np.abs(estimate) / np.maximum(error, 1e-300)
     chosen = np.sort(np.argsort(-size, kind="stable")[: check_whole("most", most, low=1)])
     place: FloatArray = np.arange(len(chosen), dtype=np.float64)
@@ -277,11 +278,6 @@ def _one(model: AggregatedGLM) -> AggregatedGLM:
     if np.ndim(model.coef_) > 1:
         raise ParameterError("plots: need a model of one target, got several; fit them one by one")
     return model
-
-
-def _feature_names(model: AggregatedGLM) -> list[str]:
-    plain = [f"x{j}" for j in range(model.n_features_in_)]
-    return [str(name) for name in getattr(model, "feature_names_in_", plain)]
 
 
 def _estimates(model: AggregatedGLM) -> tuple[FloatArray, FloatArray | None]:

@@ -89,29 +89,29 @@ def read_people(frame: Any, name: str, codes: IntArray, names: TextArray) -> Int
     return low
 
 
-def read_percent_counts(
-    frame: Any,
-    name: str,
-    people: IntArray | None,
-    order: IntArray,
-    start: IntArray,
-    names: TextArray,
-) -> IntArray:
-    """Return counts that add up to n and are nearest to the percentages (largest remainders)."""
+def read_percentages(frame: Any, name: str, ids: TextArray, people: IntArray | None) -> FloatArray:
+    """Return percentages, which need the number of people to be counts."""
     if people is None:
         raise CountError(
             f"column {name!r}: percentages need the number of people, got none; pass n=... with "
             "its column"
         )
-    block = np.repeat(np.arange(len(names)), np.diff(start))
-    percent = read_floats(frame, name, names[block], role="percent")[order]
+    percent = read_floats(frame, name, ids, role="percent")
     bad = ~((percent >= 0) & (percent <= 100))
     if bad.any():
         k = int(np.argmax(bad))
         raise CountError(
-            f"block {str(names[block[k]])!r}: percentages lie between 0 and 100, got "
-            f"{percent[k]:g}; correct it, or drop the block"
+            f"block {str(ids[k])!r}: percentages lie between 0 and 100, got {percent[k]:g}; "
+            "correct it, or drop the block"
         )
+    return percent
+
+
+def percent_counts(
+    percent: FloatArray, people: IntArray, start: IntArray, names: TextArray
+) -> IntArray:
+    """Return counts that add up to n and are nearest to the percentages (largest remainders)."""
+    block = np.repeat(np.arange(len(names)), np.diff(start))
     total = np.bincount(block, weights=percent)
     off = (np.abs(total - 100) > 0.5 * np.diff(start) + 1e-9) | (total == 0)
     if off.any():

@@ -320,9 +320,9 @@ class Release:
                 "upper": histogram.upper,
                 "count": histogram.count,
             }
-            if histogram.count_low is not None and histogram.count_high is not None:
-                result["histogram"]["count_low"] = histogram.count_low
-                result["histogram"]["count_high"] = histogram.count_high
+            if histogram.count_low is not None:
+                ends = histogram.interval()
+                result["histogram"] |= {"count_low": ends[0], "count_high": ends[1]}
         if len(order.value):
             block = np.repeat(self.blocks, np.diff(order.start))
             people = np.repeat(self.n, np.diff(order.start))
@@ -420,7 +420,7 @@ class Release:
     def check_domain(self, domain: Interval, *, family: str) -> None:
         """Raise :class:`DomainError` if somebody was published outside the family's domain."""
         histogram, order = self.histogram, self.order_statistics
-        outside = (histogram.surely() > 0) & ~tables.reaches(histogram, domain)
+        outside = (histogram.interval()[0] > 0) & ~tables.reaches(histogram, domain)
         if outside.any():
             k = int(np.argmax(outside))
             raise DomainError(

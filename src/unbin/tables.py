@@ -61,15 +61,15 @@ class Histogram:
         """Return the people counted in each block."""
         return segment_sum(self.count, self.start)
 
-    def surely(self) -> IntArray:
-        """Return the people certainly in each bin."""
-        return self.count if self.count_low is None else self.count_low
+    def interval(self) -> tuple[IntArray, IntArray]:
+        """Return the least and the most people in each bin."""
+        low = self.count if self.count_low is None else self.count_low
+        return low, self.count if self.count_high is None else self.count_high
 
     def hidden(self) -> BoolArray:
         """Mark the counts that are only known as intervals."""
-        if self.count_low is None or self.count_high is None:
-            return np.zeros(len(self.count), dtype=bool)
-        return np.asarray(self.count_low < self.count_high)
+        low, high = self.interval()
+        return np.asarray(low < high)
 
     def take(self, blocks: IntArray) -> Histogram:
         """Return the tables of some blocks, in the order asked for."""
@@ -366,10 +366,11 @@ def scale_counts(table: Histogram, n: IntArray) -> Histogram:
     cumulative = np.rint(segment_cumsum(table.count, table.start) * factor).astype(np.int64)
     before = np.where(first_rows(table.start), 0, np.roll(cumulative, 1))
     scaled = replace(table, count=cumulative - before)
-    if table.count_low is None or table.count_high is None:
+    if table.count_low is None:
         return scaled
-    low = np.minimum(np.floor(table.count_low * factor), scaled.count).astype(np.int64)
-    high = np.maximum(np.ceil(table.count_high * factor), scaled.count).astype(np.int64)
+    low, high = table.interval()
+    low = np.minimum(np.floor(low * factor), scaled.count).astype(np.int64)
+    high = np.maximum(np.ceil(high * factor), scaled.count).astype(np.int64)
     return replace(scaled, count_low=low, count_high=high)
 
 
@@ -394,10 +395,7 @@ def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:
     joined = Histogram(start, lower, upper, count, a.closed if len(a.count) else b.closed)
     if a.count_low is None and b.count_low is None:
         return joined
-    low, high = (
-        np.concatenate([t.count if getattr(t, name) is None else getattr(t, name) for t in (a, b)])
-        for name in ("count_low", "count_high")
-    )
+    low, high = (np.concatenate(ends) for ends in zip(a.interval(), b.interval(), strict=True))
     return replace(joined, count_low=low[rows], count_high=high[rows])
 
 

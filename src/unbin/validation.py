@@ -104,6 +104,12 @@ def warn_of(fit: Fit) -> None:
         warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
 
 
+def feature_names(model: Any) -> list[str]:
+    """Return the names of a fitted model's features: those of its frame, else x0 and so on."""
+    plain = [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in getattr(model, "feature_names_in_", plain)]
+
+
 def copy_columns(source: Any, goal: Any) -> None:
     """Copy what scikit-learn noted about the columns of X from one estimator to another."""
     goal.n_features_in_ = source.n_features_in_

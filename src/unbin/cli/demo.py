@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from unbin.aggregation import aggregate
-from unbin.cli.report import render
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
-from unbin.outputs import make_folder, write_texts
+from unbin.outputs import make_folder
+from unbin.report import render_report, write_report
 from unbin.summary import to_frame
 from unbin.typing import FloatArray
 
@@ -41,21 +41,18 @@ def run(seed: int, output: Path | None = None) -> None:
     console.print(_coefficients(people, oracle, likelihood, matching))
     console.print(_words(people, oracle, likelihood, matching), markup=False)
     path = _report(likelihood, oracle, seed, output)
-    if path is not None:
-        console.print(f"\nReport: {path}", markup=False, soft_wrap=True)
+    console.print(f"\nReport: {path}", markup=False, soft_wrap=True)
 
 
-def _report(
-    model: AggregatedGLM, oracle: AggregatedGLM, seed: int, output: Path | None
-) -> Path | None:
+def _report(model: AggregatedGLM, oracle: AggregatedGLM, seed: int, output: Path | None) -> Path:
     """Write the report of the fit and return where it is."""
-    html = render(model, title="unbin demo", oracle=oracle, command=f"unbin demo --seed {seed}")
-    if html is None:
-        return None
+    html = render_report(
+        model, title="unbin demo", oracle=oracle, command=f"unbin demo --seed {seed}"
+    )
     if output is None:
         output = Path(mkdtemp(prefix="unbin-demo-"))
     make_folder(output)
-    write_texts({output / "report.html": html})
+    write_report(output / "report.html", html)
     return output / "report.html"
 
 

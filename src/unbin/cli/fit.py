@@ -228,23 +228,20 @@ def _record(
     model: AggregatedGLM, encoding: Encoding, level: float, inputs: dict[str, str]
 ) -> dict[str, str]:
     """Return the files of a fit by name."""
-    from unbin.cli.report import render
     from unbin.outputs import csv_text
     from unbin.persistence import model_text
+    from unbin.report import render_report
 
-    texts = {
+    return {
         "model.json": model_text(model, encoding=encoding, inputs=inputs),
         "coefficients.csv": csv_text(_coefficients(model, encoding, level)),
+        "report.html": render_report(
+            model,
+            title=f"Fit of {', '.join(inputs)}",
+            command=shlex.join(["unbin", *sys.argv[1:]]),
+            inputs=inputs,
+        ),
     }
-    html = render(
-        model,
-        title=f"Fit of {', '.join(inputs)}",
-        command=shlex.join(["unbin", *sys.argv[1:]]),
-        inputs=inputs,
-    )
-    if html is not None:
-        texts["report.html"] = html
-    return texts
 
 
 def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dict[str, Any]:

@@ -43,14 +43,12 @@ def with_hidden(counts: PublishedCounts, table: Histogram, domain: Interval) -> 
     hidden = table.hidden()
     if not hidden.any():
         return counts
-    assert table.count_low is not None
-    assert table.count_high is not None
     upper = tables.integer_edges(table)[1] if domain.integer else table.upper
     block = block_of_rows(table.start)[hidden]
     place = _bins_of(counts, block, upper[hidden])
     low, high = counts.count.copy(), counts.count.copy()
-    np.add.at(low, (block, place), (table.count_low - table.count)[hidden])
-    np.add.at(high, (block, place), (table.count_high - table.count)[hidden])
+    for ends, end in zip((low, high), table.interval(), strict=True):
+        np.add.at(ends, (block, place), (end - table.count)[hidden])
     return replace(counts, low=np.maximum(low, 0), high=np.minimum(high, counts.n[:, None]))
 
 

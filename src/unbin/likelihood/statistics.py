@@ -80,12 +80,17 @@ def looks_counted(release: Release) -> bool:
     table = release.histogram
     edges = np.concatenate([table.lower, table.upper])
     edges = edges[np.isfinite(edges)]
-    lowest = min(
-        table.upper[table.count > 0].min(initial=np.inf),
-        release.order_statistics.value.min(initial=np.inf),
-    )
     whole = len(edges) > 0 and tables.holds_integers(table)
-    return bool(whole and lowest >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED)
+    return bool(
+        whole and lowest_end(release) >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED
+    )
+
+
+def lowest_end(release: Release) -> float:
+    """Return the lowest value, or upper end of a bin with people, that was published."""
+    table = release.histogram
+    bins = table.upper[table.count > 0].min(initial=np.inf)
+    return float(min(bins, release.order_statistics.value.min(initial=np.inf)))
 
 
 def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:

@@ -136,7 +136,7 @@ def _uncertain_bounds(release: Release, domain: Interval) -> RankBounds:
             "both; leave one out, or use method='likelihood'"
         )
     table = release.histogram
-    low, high = table.surely(), table.count if table.count_high is None else table.count_high
+    low, high = table.interval()
     possible = high > 0
     run_start = np.concatenate([[0], np.cumsum(possible)])[table.start]
     lower, upper = _bin_edges(release, domain, possible)

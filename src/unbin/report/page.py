@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import platform
-import tempfile
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -18,9 +16,11 @@ from matplotlib import style
 from sklearn.utils.validation import check_is_fitted
 
 import unbin
+from unbin.alignment import SMALL
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.report.pictures import SMALLEST, draw
+from unbin.outputs import write_texts
+from unbin.report.pictures import draw
 from unbin.report.rows import coefficient_rows, facts, score_rows
 from unbin.report.svg import SETTINGS
 from unbin.typing import ArrayLike
@@ -72,7 +72,7 @@ def render_report(
         status=model.status_.value,
         facts=facts(model),
         pictures=pictures,
-        smallest=SMALLEST,
+        smallest=SMALL,
         level=f"{100 * _LEVEL:g} %",
         coefficients=coefficient_rows(model, oracle, _LEVEL),
         has_oracle=oracle is not None,
@@ -87,16 +87,7 @@ def render_report(
 
 def write_report(path: str | Path, html: str) -> None:
     """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
-    goal = Path(path)
-    handle, name = tempfile.mkstemp(dir=goal.parent, prefix=f".{goal.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", errors="replace") as file:
-            file.write(html)
-        Path(name).chmod(0o644)
-        Path(name).replace(goal)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_texts({Path(path): html}, errors="replace")
 
 
 def _words(model: AggregatedGLM) -> list[str]:

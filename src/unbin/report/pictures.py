@@ -10,14 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from unbin import plots
+from unbin.alignment import SMALL
 from unbin.estimator import AggregatedGLM
 from unbin.published import Published
 from unbin.report.svg import inline_svg
 from unbin.typing import ArrayLike, IntArray
 from unbin.words import plural
 
-SMALLEST = 11
-"""People that a count, and a block, must have to be shown."""
 _MOST_PANELS = 12
 _MOST_TERMS = 40
 
@@ -61,8 +60,8 @@ def _coefficients(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None
 
 
 def _all_panels(model: AggregatedGLM, table: Published) -> tuple[Panels, Panels]:
-    seen = table.valid() & ~table.masked(SMALLEST)
-    may = table.drawable(SMALLEST) & seen.any(axis=1)
+    seen = table.valid() & ~table.masked(SMALL)
+    may = table.drawable(SMALL) & seen.any(axis=1)
     first, worst = (
         order[may[order]][:_MOST_PANELS] for order in (table.largest_first(), table.worst_first())
     )
@@ -77,7 +76,7 @@ def _all_panels(model: AggregatedGLM, table: Published) -> tuple[Panels, Panels]
     small = f" {plural(left_out, 'block')} with too few people left out." if left_out else ""
     of_all = f"of {plural(len(table), 'block')}"
     if not may.any():
-        small = f"No block has counts of {SMALLEST} people or more, so none is drawn."
+        small = f"No block has counts of {SMALL} people or more, so none is drawn."
         return Panels((), small), Panels((), small)
     return (
         Panels(tuple(published), f"{len(first)} {of_all}, the largest first.{small}"),
@@ -87,7 +86,7 @@ def _all_panels(model: AggregatedGLM, table: Published) -> tuple[Panels, Panels]
 
 def _panel(model: AggregatedGLM, table: Published, b: int, name: str, *, fitted: bool) -> Markup:
     block = str(table.blocks[b])
-    axes = plots.histogram(model, block, fitted=fitted, smallest=SMALLEST, ax=_panel_axes())
+    axes = plots.histogram(model, block, fitted=fitted, smallest=SMALL, ax=_panel_axes())
     what = "published and fitted histogram" if fitted else "published histogram"
     return inline_svg(axes, name=name, title=f"Block {plots.shorten(block, 60)}: {what}")
 
@@ -96,15 +95,15 @@ def total_is_safe(table: Published, shown: IntArray) -> bool:
     """Return whether the sums over all blocks tell nothing new of what is masked or not drawn.
 
     Whoever subtracts the counts shown from a sum learns that of the others: it must be a sum of
-    at least two blocks and ``SMALLEST`` people.
+    at least two blocks and ``SMALL`` people.
     """
-    if not table.shared() or table.together().masked(SMALLEST).any():
+    if not table.shared() or table.together().masked(SMALL).any():
         return False
     seen = np.zeros(table.count.shape, dtype=bool)
-    seen[shown] = ~table.masked(SMALLEST)[shown]
+    seen[shown] = ~table.masked(SMALL)[shown]
     rest = np.where(seen, 0, table.count).sum(axis=0)
     blocks = (~seen).sum(axis=0)
-    return bool(((blocks == 0) | ((blocks > 1) & (rest >= SMALLEST))).all())
+    return bool(((blocks == 0) | ((blocks > 1) & (rest >= SMALL))).all())
 
 
 def _axes(width: float, height: float) -> Axes:

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unbin.alignment import SMALL
 from unbin.choice import Selection
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.report.pictures import SMALLEST
 from unbin.summary import Coefficients
 from unbin.typing import ArrayLike, FloatArray
+from unbin.validation import feature_names
 
 _NONE = "–"
 
@@ -59,7 +60,7 @@ def facts(model: AggregatedGLM) -> list[tuple[str, str]]:
 
 def people(n: int) -> str:
     """Return a number of people, masked if small."""
-    return f"<{SMALLEST}" if n < SMALLEST else f"{n:,}"
+    return f"<{SMALL}" if n < SMALL else f"{n:,}"
 
 
 def coefficient_rows(
@@ -124,10 +125,9 @@ def _coefficients(model: AggregatedGLM, level: float) -> Coefficients:
     try:
         return model.summary(level).coefficients
     except ParameterError:
-        names = getattr(model, "feature_names_in_", [f"x{j}" for j in range(model.n_features_in_)])
         estimate: FloatArray = np.concatenate([[model.intercept_], model.coef_])
         missing = np.full(len(estimate), np.nan)
-        return Coefficients(("intercept", *map(str, names)), estimate, missing, level)
+        return Coefficients(("intercept", *feature_names(model)), estimate, missing, level)
 
 
 def _behind(gap: float, error: float) -> str:
