@@ -586,3 +586,25 @@ def test_demo_prints_estimates_beside_the_truth(tmp_path):
     assert run("demo", "--seed", "1", "--output", tmp_path).output == result.output
     assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_log_of_an_outcome_is_modelled_on_request(tmp_path):
+    """Coefficients are those of the log, predictions are of the outcome itself."""
+    people = simulate()
+    people["cost"] = np.exp(0.1 * people["cost"])
+    people.to_csv(tmp_path / "people.csv", index=False)
+    made = ("--block", "county", "--bins", 8, "--output", tmp_path / "release.csv")
+    assert run("aggregate", tmp_path / "people.csv", "--target", "cost", *made).exit_code == 0
+    command = ("fit", tmp_path / "people.csv", tmp_path / "release.csv", "--block", "county")
+    result = run(
+        *command, "--formula", FORMULA, "--target-transform", "log", "--output", tmp_path / "out"
+    )
+    assert result.exit_code == 0, result.output
+    model = unbin.load(tmp_path / "out" / "model.json")
+    np.testing.assert_allclose(model.coef_, [0.01, -0.1, 0.2], atol=0.03)
+    predicted = run("predict", tmp_path / "out" / "model.json", tmp_path / "people.csv")
+    values = [float(line) for line in predicted.stdout.split()[1:]]
+    assert np.mean(values) == pytest.approx(people["cost"].mean(), rel=0.05)
+    wrong = run(*command, "--formula", FORMULA, "--target-transform", "root")
+    assert wrong.exit_code == 2
+    assert "target_transform: must be None or 'log', got 'root'" in wrong.stderr

@@ -52,6 +52,10 @@ def fit(
         str, typer.Option(help="likelihood, or matching (the paper's).")
     ] = "likelihood",
     n_trials: Annotated[int, typer.Option(help="Trials of a binomial outcome.")] = 1,
+    target_transform: Annotated[
+        str | None,
+        typer.Option(help="log: a positive outcome whose log is gaussian, such as cost."),
+    ] = None,
     scale: Annotated[
         bool, typer.Option("--scale", help="Rescale counts of blocks that count other people.")
     ] = False,
@@ -95,6 +99,7 @@ def fit(
         alpha=_alpha(alpha),
         contextual=_CONTEXTUAL[check_choice("--contextual", contextual, tuple(_CONTEXTUAL))],
         n_trials=n_trials,
+        target_transform=target_transform,
         fit_intercept=parse_formula(formula).intercept,
         random_state=seed,
     )
