@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from unbin.design import lay_out
+from unbin.segments import chunks_of
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_linear_predictor_and_gradient(rows, fit_intercept, order):
     numeric = [
         residual @ (design.eta(theta + h) - design.eta(theta - h)) / 2 for h in np.eye(len(theta))
     ]
-    np.testing.assert_allclose(design.gradient(residual), numeric, atol=1e-9)
+    np.testing.assert_allclose(design.rows.gradient(residual), numeric, atol=1e-9)
 
 
 def test_blocks_are_contiguous_and_chunks_hold_whole_blocks(rows):
@@ -42,20 +43,23 @@ def test_blocks_are_contiguous_and_chunks_hold_whole_blocks(rows):
     np.testing.assert_array_equal(np.sort(design.order), np.arange(500))
     for b in range(7):
         assert (codes[design.order[design.start[b] : design.start[b + 1]]] == b).all()
-    assert [c.first for c in design.chunks] + [7] == [0] + [c.last for c in design.chunks]
-    for chunk in design.chunks:
+    chunks = chunks_of(design.start)
+    assert [c.first for c in chunks] + [7] == [0] + [c.last for c in chunks]
+    for chunk in chunks:
         assert chunk.rows == slice(design.start[chunk.first], design.start[chunk.last])
 
 
 def test_gram_and_block_means(rows):
     X, codes, _ = rows
     design = lay_out(X, codes, 7)
-    weight = np.linspace(0.5, 2, 500)
-    full = np.column_stack([np.ones(500), design.matrix])
-    np.testing.assert_allclose(design.gram(weight), full.T @ (weight[:, None] * full), atol=1e-9)
+    theta = np.linspace(-0.5, 0.5, 5)
+    full = np.column_stack([np.ones(500), design.rows.matrix])
+    weight = np.exp(full @ theta)
+    expected = full.T @ (weight[:, None] * full)
+    np.testing.assert_allclose(design.gram(theta, np.exp), expected, atol=1e-9)
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = [standard[codes == b].mean(axis=0) for b in range(7)]
-    np.testing.assert_allclose(design.block_means(), expected, atol=1e-9)
+    np.testing.assert_allclose(design.block_means[:, :-1], expected, atol=1e-9)
 
 
 def test_ridge_is_on_the_original_slopes(rows):
@@ -73,24 +77,24 @@ def test_keys_follow_the_rows(rows):
     first = lay_out(X, codes, 7)
     second = lay_out(X[shuffle], codes[shuffle], 7)
     np.testing.assert_array_equal(
-        second.to_rows_of_x(second.key), first.to_rows_of_x(first.key)[shuffle]
+        second.to_rows_of_x(second.rows.key), first.to_rows_of_x(first.rows.key)[shuffle]
     )
-    assert len(np.unique(first.key)) == 500
+    assert len(np.unique(first.rows.key)) == 500
     other = lay_out(X, codes, 7, seed=1)
-    assert (other.key != first.key).all()
+    assert (other.rows.key != first.rows.key).all()
 
 
 def test_a_constant_column_gets_no_slope(rows):
     X, codes, _ = rows
     X = np.column_stack([X, np.full(500, 1e6)])
     design = lay_out(X, codes, 7)
-    assert not design.matrix[:, 4].any()
+    assert not design.rows.matrix[:, 4].any()
     assert design.scale[4] == 1.0
 
 
 def test_many_small_and_one_large_block_are_cut_into_chunks():
     codes = np.concatenate([np.zeros(50_000, np.int64), np.repeat(np.arange(1, 3001), 20)])
     design = lay_out(np.zeros((len(codes), 1)), codes, 3001)
-    sizes = [c.rows.stop - c.rows.start for c in design.chunks]
+    sizes = [len(part) for part in design.whole.parts]
     assert sum(sizes) == len(codes)
     assert len(sizes) > 2

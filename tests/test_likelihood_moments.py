@@ -46,7 +46,7 @@ def test_moments_equal_sums_over_people(kind):
     theta, nuisance = problem.coordinates.split(free)
     start = problem.design.start
     for b in range(len(start) - 1):
-        eta = problem.design.eta(theta, slice(start[b], start[b + 1]))
+        eta = problem.design.rows.eta(theta, slice(start[b], start[b + 1]))
         q = problem.family.bins(eta, problem.counts.lower, problem.counts.upper, nuisance)
         q = q.probability
         np.testing.assert_allclose(mean[b], q.sum(axis=0), rtol=1e-12)
@@ -88,7 +88,7 @@ def test_expectation_and_covariance_equal_enumeration():
     free = np.array([0.2, 0.5])
     mean, _, covariance = whole(problem, free)
     for b, rows in enumerate((slice(0, 4), slice(4, 9))):
-        eta = problem.design.eta(free, rows)
+        eta = problem.design.rows.eta(free, rows)
         edges = problem.counts.lower, problem.counts.upper
         q = problem.family.bins(eta, *edges, np.zeros(0)).probability
         n_bins = q.shape[1]
@@ -114,10 +114,10 @@ def test_pieces_of_a_large_block_add_up():
     theta, nuisance = problem.coordinates.split(free)
     rows = slice(0, 40_000)
     edges = problem.counts.lower, problem.counts.upper
-    model = problem.family.bins(problem.design.eta(theta, rows), *edges, nuisance)
+    model = problem.family.bins(problem.design.rows.eta(theta, rows), *edges, nuisance)
     np.testing.assert_allclose(mean[0], model.probability.sum(axis=0))
     np.testing.assert_allclose(
-        derivative[0, :, 1:3], model.d_eta.T @ problem.design.matrix[rows], atol=1e-8
+        derivative[0, :, 1:3], model.d_eta.T @ problem.design.rows.matrix[rows], atol=1e-8
     )
     cross = np.diag(mean[0]) - model.probability.T @ model.probability
     np.testing.assert_allclose(covariance[0], cross, atol=1e-7)

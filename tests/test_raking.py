@@ -97,17 +97,19 @@ def test_draws_follow_the_law_of_bins_given_counts():
     from unbin.design import lay_out
     from unbin.likelihood.raking import Raking
     from unbin.likelihood.statistics import published_counts
+    from unbin.segments import chunks_of
 
     design = lay_out(X, codes, 1, fit_intercept=False)
     family = get_family("gaussian")
     eta = X[:, 0]
     counts = published_counts(target.release, family.domain, smallest=1)
-    raking = Raking(eta, design.start, design.order, design.chunks, counts, family, np.zeros(1))
+    raking = Raking(eta, design.start, design.order, counts, family, np.zeros(1))
     rng = np.random.default_rng(0)
     seen = np.zeros(16)
-    _, q = raking._probabilities(design.chunks[0])
+    (chunk,) = chunks_of(design.start)
+    _, q = raking._probabilities(chunk)
     for _ in range(4000):
-        high = raking._draw_bins(design.chunks[0], q, rng) > 0
+        high = raking._draw_bins(chunk, q, rng) > 0
         seen[int(high @ [1, 2, 4, 8])] += 1
     p = norm.sf(-eta)
     weight = np.zeros(16)

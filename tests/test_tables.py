@@ -418,7 +418,7 @@ def test_rank_bounds_against_plain_python(domain, closed, seed):
         assert all(low <= v <= high for (low, high), v in zip(pairs, np.sort(y), strict=True))
     assert bounds.run_start[-1] == len(bounds.cut)
     assert bounds.people().sum() == sum(map(len, people))
-    assert spread(bounds.part(1, 4)) == got[1:4]
+    assert spread(bounds.part(slice(1, 4))) == got[1:4]
 
 
 def test_rank_bounds_of_a_contradiction():

@@ -20,7 +20,7 @@ from unbin.families import Family, get_family
 from unbin.folds import deal_blocks
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.fit import make_problem, ridge_penalty, solve
-from unbin.likelihood.heldout import expected_counts
+from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.results import Status
 from unbin.likelihood.start import starting_point
@@ -175,9 +175,11 @@ def _path_scores(
 def _scores(problem: Problem, free: FloatArray, common: PublishedCounts) -> FloatArray:
     """Return the log score of every block, in the bins that all families share."""
     theta, nuisance = problem.coordinates.split(free)
-    design, counts = problem.design, problem.counts
-    expected = expected_counts(counts, problem.family, design.eta(theta), design.start, nuisance)
-    count = counts.count
+    counts, edges = problem.counts, (problem.counts.lower, problem.counts.upper)
+    parts = problem.design.by_block(
+        count_sums, problem.family, *edges, theta, nuisance, then=lambda _, sums: sums[0]
+    )
+    expected, count = np.concatenate(list(parts)), counts.count
     if counts.shared and common.shared and counts.n_bins > common.n_bins:
         last = np.searchsorted(counts.upper, common.upper)  # the bins that end where common ones do
         expected = np.diff(np.cumsum(expected, axis=1)[:, last], axis=1, prepend=0)

@@ -1,108 +1,146 @@
-"""The rows of X laid out for the solvers: block by block, column-major, columns standardised."""
+"""The design matrix as the solvers see it: a scale of its columns, and sums over its rows.
+
+Nobody but an engine touches the rows. Solvers ask for sums over all people (:meth:`Design.total`)
+or over the people of each block (:meth:`Design.by_block`).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
-from unbin.typing import FloatArray, IntArray, KeyArray
+from unbin.engines import LocalParts, Parts
+from unbin.exceptions import EngineError
+from unbin.rows import Rows, arrange
+from unbin.segments import chunks_of
+from unbin.typing import BoolArray, FloatArray, IntArray
 
-_CHUNK_ROWS = 1 << 15
-"""Rows worked on at a time: a chunk of the design and its temporaries stay in the cache."""
-_GATHER_ROWS = 1 << 12
-"""Rows copied at a time, so that turning them column-major stays in the cache."""
+_HUGE_BLOCK = 1 << 18
+"""Blocks with more rows are cut, so that threads can share them, into pieces of ..."""
+_PIECE_ROWS = 1 << 15
+"""... this many."""
+_SLICE = 1 << 12
+"""Blocks whose sums are finished at a time."""
+
+Done = TypeVar("Done")
+Finish = Callable[[slice, tuple[FloatArray, ...]], Done]
+"""Turns the sums of some blocks into what is wanted of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Whole blocks ``first`` to ``last - 1``, which are the rows ``rows``."""
-
-    first: int
-    last: int
-    rows: slice
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Design:
-    """A design matrix whose rows lie block by block.
+    """A design matrix whose rows lie in the parts of an engine.
 
     With ``theta = [intercept, slopes]`` (no first entry without an intercept),
-    eta = intercept + matrix @ slopes + offset.
+    eta = intercept + columns @ slopes + offset, the columns divided by their spread, and centred
+    when there is an intercept.
 
     Attributes
     ----------
-    matrix : (n, d), column-major
-        Columns divided by their spread, and centred when there is an intercept.
+    parts : Parts of Rows
+    whole : Parts of Rows, or None
+        Parts that hold all rows of each of their blocks, in the order of the blocks; None where
+        blocks lie in several parts.
+    start : (n_blocks + 1,)
+        People of the blocks before each block.
     center, scale : (d,)
         What was subtracted from and divided out of each column.
-    offset : (n,)
-        Zeros when there is none.
-    start : (n_blocks + 1,)
-        Rows of block ``b`` are ``start[b]:start[b + 1]``.
-    order : (n,)
-        The row of X at each place.
-    key : (n,) uint64
-        A hash of each row's features, to rank rows with equal means without looking at their
-        place in X.
-    chunks : tuple of Chunk
+    varies : (d,) bool
+        Columns that are not constant; the others are zeros.
     fit_intercept : bool
+    has_offset : bool
+        Whether any row has an offset other than 0.
+    rows : Rows or None
+        All rows in one piece, where they are in memory.
+    order : (n,) or None
+        The row of X at each place of ``rows``.
     """
 
-    matrix: FloatArray
+    parts: Parts
+    whole: Parts | None
+    start: IntArray
     center: FloatArray
     scale: FloatArray
-    offset: FloatArray
-    start: IntArray
-    order: IntArray
-    key: KeyArray
-    chunks: tuple[Chunk, ...]
+    varies: BoolArray
     fit_intercept: bool
+    has_offset: bool
+    rows: Rows | None = None
+    order: IntArray | None = None
 
     @property
     def n_parameters(self) -> int:
         """Slopes, and the intercept if there is one."""
-        return int(self.matrix.shape[1]) + self.fit_intercept
+        return len(self.scale) + self.fit_intercept
 
-    def pieces(self) -> list[slice]:
-        """Return all rows in pieces of bounded size, wherever the blocks end."""
-        n = len(self.matrix)
-        return [slice(low, min(low + _CHUNK_ROWS, n)) for low in range(0, n, _CHUNK_ROWS)]
+    @property
+    def n_people(self) -> int:
+        """All rows."""
+        return int(self.start[-1])
 
-    def eta(self, theta: FloatArray, rows: slice = slice(None)) -> FloatArray:
-        """Return the linear predictor of some rows."""
-        eta = self.matrix[rows] @ theta[self.fit_intercept :]
-        eta += self.offset[rows]
-        if self.fit_intercept:
-            eta += theta[0]
-        return np.asarray(eta)
+    @property
+    def size(self) -> IntArray:
+        """Rows of each block."""
+        return np.diff(self.start)
 
-    def gradient(self, residual: FloatArray, rows: slice = slice(None)) -> FloatArray:
-        """Return the derivative of ``residual @ eta`` with respect to theta."""
-        slopes = self.matrix[rows].T @ residual
-        return np.concatenate([[residual.sum()], slopes]) if self.fit_intercept else slopes
+    # -- sums over rows ----------------------------------------------------------------------------
 
-    def gram(self, weight: FloatArray) -> FloatArray:
-        """Return the weighted cross-products of the columns, the intercept's first."""
-        p, shift = self.n_parameters, int(self.fit_intercept)
-        total = np.zeros((p, p))
-        for rows in self.pieces():
-            part, w = self.matrix[rows], weight[rows]
-            weighted = part * w[:, None]
-            total[shift:, shift:] += part.T @ weighted
-            if shift:
-                total[0, 1:] += weighted.sum(axis=0)
-                total[0, 0] += w.sum()
-        if shift:
-            total[1:, 0] = total[0, 1:]
-        return total
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the sum of ``function(rows, *args)`` over all parts."""
+        return self.parts.total(function, *args)
 
+    def by_block(
+        self, function: Callable[..., tuple[FloatArray, ...]], *args: Any, then: Finish[Done]
+    ) -> Iterator[Done]:
+        """Sum arrays over the rows of each block, and yield ``then(blocks, sums)`` in order.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(rows, *args)`` returns arrays whose first axis runs over ``rows.blocks``.
+        then : callable
+            Called with a slice of blocks and their arrays.
+        """
+        if self.whole is self.parts:
+            yield from self.parts.stream(_finished, function, args, then)
+        elif self.rows is not None:
+            yield from _joined(self.parts.stream(_partial, function, args, then, self.size), then)
+        else:
+            sums = self.parts.total(_block_sums, function, args)
+            for low in range(0, len(self.size), _SLICE):
+                blocks = slice(low, min(low + _SLICE, len(self.size)))
+                yield then(blocks, tuple(array[blocks] for array in sums.arrays))
+
+    def whole_blocks(self, what: str) -> Parts:
+        """Return parts that hold whole blocks; raise, naming what needs them, if there are none."""
+        if self.whole is None:
+            raise EngineError(
+                f"{what}: need all people of a block in one part, got blocks in several; sort the "
+                "people by block before they are cut into files or partitions"
+            )
+        return self.whole
+
+    def gram(self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return cross-products of the columns, the intercept first, weighted as eta says."""
+        total = self.total(gram_sums, theta, weight)
+        return np.asarray(total + np.tril(total, -1).T)
+
+    @cached_property
     def block_means(self) -> FloatArray:
-        """Return the mean of every column in each block, shape (n_blocks, d)."""
-        sums = np.add.reduceat(self.matrix, self.start[:-1], axis=0)
-        return np.asarray(sums / np.diff(self.start)[:, None])
+        """The mean of every column, and last of the offset, in each block; (n_blocks, d + 1)."""
+        found = self.by_block(row_sums, then=lambda _, sums: sums[0])
+        return np.concatenate(list(found)) / self.size[:, None]
+
+    @cached_property
+    def ranges(self) -> FloatArray:
+        """The distance from the smallest to the largest value of every column."""
+        low, high = zip(*self.parts.stream(extremes), strict=True)
+        return np.asarray(np.max(high, axis=0) - np.min(low, axis=0))
+
+    # -- units -------------------------------------------------------------------------------------
 
     def ridge(self, alpha: float) -> FloatArray:
         """Return the penalty weight of each entry of theta for a ridge on the original slopes."""
@@ -134,11 +172,126 @@ class Design:
             return slopes
         return np.concatenate([[intercept + self.center @ coef], slopes])
 
+    # -- rows in memory ----------------------------------------------------------------------------
+
+    def in_memory(self) -> Rows:
+        """Return all rows, which must be in memory."""
+        assert self.rows is not None
+        return self.rows
+
+    def eta(self, theta: FloatArray) -> FloatArray:
+        """Return the linear predictor of all rows, block by block."""
+        return self.in_memory().eta(theta)
+
     def to_rows_of_x(self, values: FloatArray) -> FloatArray:
         """Put values of the laid-out rows back into the order of X."""
+        assert self.order is not None
         result = np.empty_like(values)
         result[self.order] = values
         return result
+
+
+# -- sums every design needs ---------------------------------------------------------------------
+
+
+def gram_sums(
+    rows: Rows, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return the lower triangle of the weighted cross-products, the intercept's first."""
+    shift = int(rows.fit_intercept)
+    d = rows.matrix.shape[1]
+    total = np.zeros((d + shift, d + shift))
+    for piece in rows.pieces():
+        part, w = rows.matrix[piece], weight(rows.eta(theta, piece))
+        weighted = part * w[:, None]
+        total[shift:, shift:] += part.T @ weighted
+        if shift:
+            total[1:, 0] += weighted.sum(axis=0)
+            total[0, 0] += w.sum()
+    return np.tril(total)
+
+
+def row_sums(rows: Rows) -> tuple[FloatArray]:
+    """Return the sums of the columns, and last of the offset, by block."""
+    return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
+
+
+def extremes(rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and the largest value of every column."""
+    return rows.matrix.min(axis=0), rows.matrix.max(axis=0)
+
+
+# -- putting sums of blocks together -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockSums:
+    """Arrays whose first axis runs over ``blocks``."""
+
+    blocks: IntArray
+    arrays: tuple[FloatArray, ...]
+
+    def __add__(self, other: _BlockSums) -> _BlockSums:
+        blocks = np.union1d(self.blocks, other.blocks)
+        arrays = tuple(
+            np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
+        )
+        for sums in (self, other):
+            place = np.searchsorted(blocks, sums.blocks)
+            for total, array in zip(arrays, sums.arrays, strict=True):
+                total[place] += array
+        return _BlockSums(blocks, arrays)
+
+
+def _block_sums(
+    rows: Rows, function: Callable[..., tuple[FloatArray, ...]], args: tuple[Any, ...]
+) -> _BlockSums:
+    return _BlockSums(rows.blocks, function(rows, *args))
+
+
+def _finished(
+    rows: Rows,
+    function: Callable[..., tuple[FloatArray, ...]],
+    args: tuple[Any, ...],
+    then: Finish[Done],
+) -> Done:
+    return then(rows.span, function(rows, *args))
+
+
+def _partial(
+    rows: Rows,
+    function: Callable[..., tuple[FloatArray, ...]],
+    args: tuple[Any, ...],
+    then: Finish[Done],
+    size: IntArray,
+) -> tuple[slice | None, Any]:
+    """Finish the sums of whole blocks; leave those of a part of a block for ``_joined``."""
+    sums = function(rows, *args)
+    if len(rows) == size[rows.blocks].sum():
+        return None, then(rows.span, sums)
+    return rows.span, sums
+
+
+def _joined(results: Iterator[tuple[slice | None, Any]], then: Finish[Done]) -> Iterator[Done]:
+    """Add up the sums of parts of the same block, which follow each other."""
+    held: tuple[slice, tuple[FloatArray, ...]] | None = None
+    for span, result in results:
+        if held is not None and span == held[0]:
+            for array, more in zip(held[1], result, strict=True):
+                array += more
+            continue
+        if held is not None:
+            yield then(*held)
+            held = None
+        if span is None:
+            yield result
+        else:
+            held = span, result
+    if held is not None:
+        yield then(*held)
+
+
+# -- laying rows out in memory -------------------------------------------------------------------
 
 
 def lay_out(
@@ -149,6 +302,7 @@ def lay_out(
     offset: FloatArray | None = None,
     fit_intercept: bool = True,
     seed: int = 0,
+    n_threads: int = 1,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -162,66 +316,72 @@ def lay_out(
     fit_intercept : bool
     seed : int
         Changes how ties are broken.
+    n_threads : int
+        Threads that work on the rows.
     """
-    n, d = X.shape
-    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_blocks))])
-    # a stable sort of 16-bit codes is a radix sort
-    small = codes.astype(np.uint16) if n_blocks <= 1 << 16 else codes
-    order = np.argsort(small, kind="stable")
-    matrix = np.empty((n, d), order="F")
-    key = np.empty(n, dtype=np.uint64)
-    for low in range(0, n, _GATHER_ROWS):
-        rows = np.take(X, order[low : low + _GATHER_ROWS], axis=0)
-        matrix[low : low + _GATHER_ROWS] = rows
-        words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-        _hash_rows(words, np.uint64(seed), key[low : low + _GATHER_ROWS])
-    center, scale = _standardise(matrix, fit_intercept)
+    assert len(X) == 0 or codes.max(initial=0) < n_blocks
+    rows, order = arrange(X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed)
+    columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
+    done = list(columns.stream(_standardise, fit_intercept))
+    center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
+        np.zeros(0), np.ones(0), np.zeros(0, bool)
+    )  # fmt: skip
+    return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
+
+
+def over_rows(
+    rows: Rows,
+    center: FloatArray,
+    scale: FloatArray,
+    varies: BoolArray,
+    *,
+    n_threads: int = 1,
+    order: IntArray | None = None,
+) -> Design:
+    """Return the design of rows in memory, standardised already."""
+    chunks = chunks_of(rows.start)
+    whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in chunks], n_threads)
+    parts = whole
+    if np.diff(rows.start).max(initial=0) > _HUGE_BLOCK:
+        cut = [rows.take(c.first, c.last, part) for c in chunks for part in _cut(c.rows)]
+        parts = LocalParts(cut, n_threads)
     return Design(
-        matrix=matrix,
+        parts=parts,
+        whole=whole,
+        start=rows.start,
         center=center,
         scale=scale,
-        offset=np.zeros(n) if offset is None else offset[order],
-        start=start,
+        varies=varies,
+        fit_intercept=rows.fit_intercept,
+        has_offset=bool(rows.offset.any()),
+        rows=rows,
         order=order,
-        key=key,
-        chunks=_chunks(start),
-        fit_intercept=fit_intercept,
     )
 
 
-def _standardise(matrix: FloatArray, fit_intercept: bool) -> tuple[FloatArray, FloatArray]:
-    """Centre (with an intercept) and scale the columns in place; return what was done."""
-    n, d = matrix.shape
-    center, scale = np.zeros(d), np.ones(d)
-    for j in range(d):
-        values = matrix[:, j]
-        if fit_intercept:
-            center[j] = values.mean()
-            values -= center[j]
-        spread = float(np.sqrt(values @ values / n))
-        if spread > 1e-12 * abs(center[j]):
-            scale[j] = spread
-            values /= spread
-        else:  # a constant column carries nothing beside the intercept
-            values[:] = 0.0
-    return center, scale
+def with_rows(design: Design, **changes: Any) -> Design:
+    """Return a design of the same scale over changed rows (see ``Rows``)."""
+    rows = replace(design.in_memory(), **changes)
+    return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
 
 
-def _chunks(start: IntArray) -> tuple[Chunk, ...]:
-    """Cut the blocks into pieces of about ``_CHUNK_ROWS`` rows, never through a block."""
-    wanted = np.arange(_CHUNK_ROWS, start[-1] + _CHUNK_ROWS, _CHUNK_ROWS)
-    edges = np.unique(np.concatenate([[0], np.searchsorted(start, wanted[:-1]), [len(start) - 1]]))
-    return tuple(
-        Chunk(int(a), int(b), slice(int(start[a]), int(start[b]))) for a, b in pairwise(edges)
-    )
+def _standardise(values: FloatArray, fit_intercept: bool) -> tuple[float, float, bool]:
+    """Centre (with an intercept) and scale a column in place; return what was done."""
+    center = 0.0
+    if fit_intercept:
+        center = float(values.mean())
+        values -= center
+    spread = float(np.sqrt(values @ values / len(values)))
+    if spread > 1e-12 * abs(center):
+        values /= spread
+        return center, spread, True
+    values[:] = 0.0  # a constant column carries nothing beside the intercept
+    return center, 1.0, False
 
 
-@njit(cache=True, nogil=True)
-def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
-    """Hash the bits of each row (FNV-1a on 64-bit words, mixed once per word)."""
-    for i in range(words.shape[0]):
-        h = np.uint64(14695981039346656037) ^ seed
-        for j in range(words.shape[1]):
-            h = (h ^ words[i, j]) * np.uint64(1099511628211)
-            h ^= h >> np.uint64(29)
-        out[i] = h
+def _cut(rows: slice) -> list[slice]:
+    """Return the rows of a chunk, in pieces if it is a huge block."""
+    if rows.stop - rows.start <= _HUGE_BLOCK:
+        return [rows]
+    lows = range(rows.start, rows.stop, _PIECE_ROWS)
+    return [slice(low, min(low + _PIECE_ROWS, rows.stop)) for low in lows]

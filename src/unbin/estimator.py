@@ -12,10 +12,8 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.exceptions import (
-    AggregatedTargetError,
-    ParameterError,
-)
+from unbin.engines import one_blas_thread
+from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import Fit, Settings, likelihood_fit, matching_fit, observed_fit
 from unbin.frames import as_floats
@@ -33,6 +31,7 @@ from unbin.validation import (
     check_observed,
     check_offset,
     check_rows,
+    check_threads,
     copy_columns,
     feature_names,
     value_or_auto,
@@ -105,6 +104,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         None is 1000 for matching and 100 for likelihood.
     random_state : int, RandomState or None
         Seeds random starts, the order of ties, and draws.
+    n_jobs : int or None
+        Threads that work on the rows, -1 or None for all cores this process may use. Results are
+        the same to the last bit whatever their number.
 
     Attributes
     ----------
@@ -172,6 +174,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         tol: float = 1e-4,
         max_iter: int | None = None,
         random_state: Any = None,
+        n_jobs: int | None = None,
     ) -> None:
         self.family = family
         self.method = method
@@ -186,6 +189,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.tol = tol
         self.max_iter = max_iter
         self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def fit(self, X: ArrayLike, y: Any, *, offset: ArrayLike | None = None) -> AggregatedGLM:
         """Fit the model.
@@ -205,6 +209,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """
         family, settings = self._check_parameters()
         targets = as_targets(y)
+        several = targets is not None and isinstance(y, list | tuple)
         # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
         rows = clone(self)
         if targets is None:
@@ -212,15 +217,16 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
             if family is not None:
                 check_observed(y, family)
-            fits = [observed_fit(X, y, family, settings, check_offset(offset, len(X)))]
+            extra = check_offset(offset, len(X))
+            with one_blas_thread():
+                fits = [observed_fit(X, y, family, settings, extra)]
         else:
             X = validate_data(rows, X, dtype=np.float64)
             extra = check_offset(offset, len(X))
-            fits = [
-                METHODS[self.method](X, self._prepare(target, X, family), family, settings, extra)
-                for target in targets
-            ]
-        self._assign(fits, several=isinstance(y, list | tuple))
+            prepared = [self._prepare(target, X, family) for target in targets]
+            with one_blas_thread():
+                fits = [METHODS[self.method](X, y, family, settings, extra) for y in prepared]
+        self._assign(fits, several=several)
         copy_columns(rows, self)
         for fit in fits:
             warn_of(fit)
@@ -434,6 +440,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             seed=int(check_random_state(self.random_state).randint(2**31)),
+            n_threads=check_threads(self.n_jobs),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)

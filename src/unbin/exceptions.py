@@ -13,12 +13,13 @@
     │   └── SplitBlockError                a selection of rows cuts through a block
     ├── DomainError (ValueError)           a value the family cannot produce
     ├── ParameterError (ValueError)        a setting of the estimator
+    ├── EngineError (RuntimeError)         machines that are gone, or cannot do what is asked
     ├── FormulaError (ValueError)          a formula that is not one, or not a harmless one
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
     ├── OutputError (OSError)              a file that cannot be written
     ├── DownloadError (OSError)            a public file that did not arrive whole
-    ├── FitInterruptedError                     a fit was stopped before there was an estimate
+    ├── FitInterruptedError                a fit was stopped before there was an estimate
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
@@ -73,6 +74,10 @@ class DomainError(UnbinError, ValueError):
 
 class ParameterError(UnbinError, ValueError):
     """A parameter has a value it cannot take."""
+
+
+class EngineError(UnbinError, RuntimeError):
+    """The engine cannot do what is asked of it, or the machines behind it are gone."""
 
 
 class FormulaError(UnbinError, ValueError):

@@ -141,6 +141,7 @@ class Settings:
     tol: float
     max_iter: int
     seed: int
+    n_threads: int
 
 
 _RESTARTS_IF_UNSURE = 4
@@ -157,7 +158,14 @@ def observed_fit(
     """Fit the ordinary GLM to observed targets."""
     family, alpha = _named(family, settings)
     codes = np.zeros(len(X), dtype=np.int64)
-    design = lay_out(X, codes, 1, offset=offset, fit_intercept=settings.fit_intercept)
+    design = lay_out(
+        X,
+        codes,
+        1,
+        offset=offset,
+        fit_intercept=settings.fit_intercept,
+        n_threads=settings.n_threads,
+    )
     found = fit_observed(design, y[design.order], family, alpha=alpha, max_iter=settings.max_iter)
     solution = found.solution
     coef, intercept = design.to_coefficients(solution.theta[: design.n_parameters])
@@ -315,7 +323,7 @@ def _likelihood_fit(
         n_iter=found.n_iter,
         diagnostics=diagnose(design, release, family, found, d),
         imputed=Raking.of(design, release, family, found),
-        n_people=len(design.matrix),
+        n_people=design.n_people,
         n_blocks=len(release),
         published=published_of(found, release.blocks, whole=family.domain.integer),
     )
@@ -348,6 +356,7 @@ def _design(
         offset=offset,
         fit_intercept=settings.fit_intercept,
         seed=settings.seed,
+        n_threads=settings.n_threads,
     )
 
 

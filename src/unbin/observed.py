@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from unbin.design import Design
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family
+from unbin.likelihood.identification import told_by_person
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import Solution, lbfgs
+from unbin.rows import Rows
 from unbin.typing import FloatArray
 
 _TOL = 1e-7
@@ -47,7 +50,7 @@ def fit_observed(
         )
     p = design.n_parameters
     theta = np.zeros(p)
-    level = family.link(family.interior(np.full(1, y.mean()))) - design.offset.mean()
+    level = family.link(family.interior(np.full(1, y.mean()))) - design.block_means[0, -1]
     theta[: design.fit_intercept] = level
     if isinstance(family, BregmanFamily):
         objective = Objective(design, family, design.ridge(alpha), z=y)
@@ -75,14 +78,7 @@ class DensityObjective:
         """Return the objective and its gradient."""
         p, n = self.design.n_parameters, len(self.y)
         slopes, nuisance = theta[:p], theta[p:]
-        value, gradient = 0.0, np.zeros_like(theta)
-        for rows in self.design.pieces():
-            eta = self.design.eta(slopes, rows)
-            model = self.family.density(self.y[rows, None], eta, nuisance)
-            density = np.maximum(model.density[:, 0], 1e-300)
-            value -= float(np.log(density).sum())
-            gradient[:p] -= self.design.gradient(model.d_eta[:, 0] / density, rows)
-            gradient[p:] -= (model.d_nuisance[:, :, 0] / density).sum(axis=1)
+        value, gradient = self.design.total(density_sums, self.family, self.y, slopes, nuisance)
         gradient /= n
         gradient[:p] += self.ridge * slopes
         return value / n + 0.5 * float(self.ridge @ slopes**2), gradient
@@ -100,13 +96,23 @@ class DensityObjective:
         return 1.0
 
 
+def density_sums(
+    rows: Rows, family: Family, y: FloatArray, theta: FloatArray, nuisance: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return minus the log density of observed targets, and its gradient."""
+    y = y[rows.place : rows.place + len(rows)]
+    model = family.density(y[:, None], rows.eta(theta), nuisance)
+    density = np.maximum(model.density[:, 0], 1e-300)
+    by_theta = rows.gradient(model.d_eta[:, 0] / density)
+    by_nuisance = (model.d_nuisance[:, :, 0] / density).sum(axis=1)
+    return -float(np.log(density).sum()), -np.concatenate([by_theta, by_nuisance])
+
+
 def _information(
     design: Design, family: Family, theta: FloatArray, nuisance: FloatArray
 ) -> FloatArray:
     """Return X^T W X with W = (d mean / d eta)² / Var y."""
-    eta = design.eta(theta)
-    variance = np.maximum(family.variance(eta, nuisance), 1e-300)
-    return design.gram(family.mean_derivative(eta) ** 2 / variance)
+    return design.gram(theta, partial(told_by_person, family, nuisance))
 
 
 def _covariance(
@@ -115,7 +121,7 @@ def _covariance(
     """Return (I + R)^-1 I (I + R)^-1, which is I^-1 without a ridge."""
     information = _information(design, family, theta, nuisance)
     scale = float(np.exp(2 * nuisance[0])) if family.name == "gaussian" else 1.0
-    ridge = np.diag(design.ridge(alpha)) * len(design.matrix) / scale
+    ridge = np.diag(design.ridge(alpha)) * design.n_people / scale
     bread = np.linalg.pinv(information + ridge, hermitian=True)
     return np.asarray(bread @ information @ bread)
 

@@ -27,6 +27,8 @@ FORMAT = "unbin model"
 FORMAT_VERSION = 1
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
+_OF_THE_MACHINE = ("n_jobs",)
+"""Parameters that say where a model is fitted, which does not change what it is."""
 _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",
     "n_features", "several", "holds_release", "fits", "encoding",
@@ -241,7 +243,7 @@ def _require(array: FloatArray, shape: tuple[int, ...], name: str) -> None:
 
 def _parameters(model: AggregatedGLM) -> dict[str, Any]:
     """Return the parameters as JSON can hold them; a random generator is not kept."""
-    found = dict(model.get_params())
+    found = {name: v for name, v in model.get_params().items() if name not in _OF_THE_MACHINE}
     if not isinstance(found["init"], str):
         found["init"] = np.asarray(found["init"], dtype=np.float64).tolist()
     if not isinstance(found["random_state"], int | np.integer):
@@ -252,7 +254,7 @@ def _parameters(model: AggregatedGLM) -> dict[str, Any]:
 
 def _model(parameters: Any) -> AggregatedGLM:
     model = AggregatedGLM()
-    if not isinstance(parameters, dict) or set(parameters) != set(model.get_params()):
+    if not isinstance(parameters, dict) or set(parameters) != set(_parameters(model)):
         raise ModelFileError("parameters: must be those of AggregatedGLM, got others")
     model.set_params(**parameters)
     try:

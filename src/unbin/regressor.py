@@ -289,7 +289,7 @@ def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Altern
     family, release = settings.family, target.release
     release.check_domain(family.domain, family=family.name)
     design = lay_out(_filled(X), target.codes, len(release), seed=settings.seed)
-    nearest = Nearest(matching_bounds(release, family), family, design.key)
+    nearest = Nearest(matching_bounds(release, family), family, design.in_memory().key)
     scale = Objective(design, family, design.ridge(0.0), nearest.bounds).null_divergence()
     start = _start(X, target, design, nearest, settings)
     if settings.cv is None:
@@ -331,7 +331,7 @@ def _start(
             design = lay_out(_splines(_filled(X)), target.codes, len(target.release))
         theta = block_means_start(design, nearest.bounds, settings.family, rng)
         return settings.family.inverse_link(design.eta(theta))
-    n = len(design.order)
+    n = design.n_people
     if settings.init.shape != (n,) or not np.isfinite(settings.init).all():
         raise ParameterError(
             f"init: must be 'block-means', 'splines' or one finite prediction per row of X ({n}), "

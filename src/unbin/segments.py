@@ -2,9 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from itertools import pairwise
+
 import numpy as np
 
 from unbin.typing import BoolArray, IntArray
+
+_CHUNK_ROWS = 1 << 15
+"""Rows of a chunk, about: few enough for the cache, many enough for a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole blocks ``first`` to ``last - 1``, which are the rows ``rows``."""
+
+    first: int
+    last: int
+    rows: slice
+
+
+def chunks_of(start: IntArray) -> tuple[Chunk, ...]:
+    """Cut the blocks into chunks of about 32,768 rows, never through a block."""
+    wanted = np.arange(_CHUNK_ROWS, start[-1], _CHUNK_ROWS)
+    large = np.flatnonzero(np.diff(start) > _CHUNK_ROWS)  # these stay alone
+    inner = [np.searchsorted(start, wanted), large, large + 1]
+    edges = np.unique(np.concatenate([[0], *inner, [len(start) - 1]]))
+    return tuple(
+        Chunk(int(a), int(b), slice(int(start[a]), int(start[b]))) for a, b in pairwise(edges)
+    )
 
 
 def segment_start(codes: IntArray, n_blocks: int) -> IntArray:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from unbin.engines import available_threads
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -20,6 +22,7 @@ from unbin.exceptions import (
 from unbin.families import Family
 from unbin.fits import Fit
 from unbin.frames import as_floats
+from unbin.settings import check_whole
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 
@@ -77,6 +80,13 @@ def check_init(init: ArrayLike) -> FloatArray:
             f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
             "intercept, then the slopes"
         ) from None
+
+
+def check_threads(n_jobs: Any) -> int:
+    """Return the number of threads that ``n_jobs`` asks for."""
+    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
+        return available_threads()
+    return check_whole("n_jobs", n_jobs, low=1)
 
 
 def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:

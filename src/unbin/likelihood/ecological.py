@@ -15,6 +15,7 @@ import numpy as np
 from unbin.design import Design
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
+from unbin.rows import Rows
 from unbin.typing import BoolArray, FloatArray
 
 _SWEEPS = 12
@@ -115,16 +116,32 @@ def fitted_values(
     """
     if not counts.shared or family.has_thresholds:
         return None
-    step = max(1, len(design.matrix) // _SAMPLE)
-    eta = design.eta(theta)[::step]
-    q = family.bins(eta, counts.lower, counts.upper, nuisance).probability
-    within = family.bin_means(eta, counts.lower, counts.upper, nuisance)
-    total = q.sum(axis=0)
+    step = max(1, design.n_people // _SAMPLE)
+    total, weighted = design.total(
+        bin_value_sums, family, counts.lower, counts.upper, theta, nuisance, step
+    )
     if not (total > 0).all():
         return None
-    value = np.asarray((q * within).sum(axis=0) / total)
+    value = np.asarray(weighted / total)
     # a fit that ran away can put an open bin anywhere
     return value if (np.abs(value) < _FARTHEST).all() else None
+
+
+def bin_value_sums(
+    rows: Rows,
+    family: Family,
+    lower: FloatArray,
+    upper: FloatArray,
+    theta: FloatArray,
+    nuisance: FloatArray,
+    step: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return Σ q and Σ q E[y | bin] over every ``step``-th person, of each shared bin."""
+    sample = slice(-rows.place % step, None, step)
+    eta = rows.eta(theta)[sample]
+    q = family.bins(eta, lower, upper, nuisance).probability
+    within = family.bin_means(eta, lower, upper, nuisance)
+    return q.sum(axis=0), (q * within).sum(axis=0)
 
 
 def _typical(width: FloatArray, inner: BoolArray) -> float:
@@ -149,9 +166,8 @@ def block_means_regression(
     """
     known = targets.known
     shift = int(design.fit_intercept)
-    people = np.diff(design.start)[known].astype(float)
-    x = design.block_means()[known]
-    offset = (np.add.reduceat(design.offset, design.start[:-1]) / np.diff(design.start))[known]
+    people = design.size[known].astype(float)
+    x, offset = design.block_means[known, :-1], design.block_means[known, -1]
     if shift:
         x = np.column_stack([np.ones(len(x)), x])
     y = family.interior(targets.mean[known])

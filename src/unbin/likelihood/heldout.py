@@ -9,8 +9,10 @@ import numpy as np
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.moments import edges_of
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
+from unbin.rows import Rows
 from unbin.tables import histogram_to_cumulative
 from unbin.typing import FloatArray, IntArray
 
@@ -70,16 +72,28 @@ def expected_counts(
     start: IntArray,
     nuisance: FloatArray,
 ) -> FloatArray:
-    """Return m_bk = Σ_i q_ik, shape (B, K)."""
-    code = np.repeat(np.arange(len(start) - 1), np.diff(start))
-    total = np.zeros(counts.count.shape)
-    for low in range(0, len(eta), _PIECE_ROWS):
-        rows = slice(low, low + _PIECE_ROWS)
-        lower, upper = counts.edges(code[rows])
-        q = family.bins(eta[rows], lower, upper, nuisance).probability
-        blocks, first = np.unique(code[rows], return_index=True)
-        total[blocks] += np.add.reduceat(q, first, axis=0)
-    return total
+    """Return m_bk = Σ_i q_ik of people with given eta, shape (B, K)."""
+    blocks, nothing = np.arange(len(start) - 1), np.empty((len(eta), 0))
+    rows = Rows(nothing, eta, np.zeros(0, np.uint64), blocks, start, fit_intercept=False)
+    return count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
+
+
+def count_sums(
+    rows: Rows,
+    family: Family,
+    lower: FloatArray,
+    upper: FloatArray,
+    theta: FloatArray,
+    nuisance: FloatArray,
+) -> tuple[FloatArray]:
+    """Return Σ q by block."""
+    total = np.zeros((len(rows.blocks), lower.shape[-1]))
+    for piece in rows.pieces(_PIECE_ROWS):
+        edges = edges_of(lower, upper, rows, piece)
+        q = family.bins(rows.eta(theta, piece), *edges, nuisance).probability
+        blocks, first = np.unique(rows.codes(piece), return_index=True)
+        total[np.searchsorted(rows.blocks, blocks)] += np.add.reduceat(q, first, axis=0)
+    return (total,)
 
 
 def _recount(release: Release, lower: FloatArray, upper: FloatArray) -> PublishedCounts:

@@ -8,6 +8,7 @@ block was never recovered by any method.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -77,7 +78,7 @@ def identification(
     """
     shift = int(design.fit_intercept)
     slopes = slice(shift, design.n_parameters)
-    used = design.matrix.any(axis=0)
+    used = design.varies
     d = int(used.sum())
     features = slice(shift, shift + n_features)
     variance = np.diag(fit.covariance)[features]
@@ -144,10 +145,10 @@ def _complaint(
 
 def _extreme_slope(design: Design, family: Family, fit: LikelihoodFit) -> float:
     """Return how far one feature moves eta over its range, where the link is a log or logit."""
-    if np.isinf(family.domain.low) or not design.matrix.shape[1]:
+    if np.isinf(family.domain.low) or not len(design.scale):
         return 0.0
     slopes = fit.theta[int(design.fit_intercept) :]
-    return float((np.abs(slopes) * np.ptp(design.matrix, axis=0)).max())
+    return float((np.abs(slopes) * design.ranges).max())
 
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
@@ -173,19 +174,22 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     Both are taken from the information without ridge or sandwich. Shape (d,), NaN for columns
     that are constant.
     """
-    eta = design.eta(fit.theta)
-    slope, variance = family.mean_derivative(eta), family.variance(eta, fit.nuisance)
-    # where the mean saturates both vanish and a person says nothing
-    signal = np.divide(slope, np.sqrt(variance), out=np.zeros_like(eta), where=variance > 1e-300)
-    weight = np.clip(signal, -_LOUDEST, _LOUDEST) ** 2
     shift = int(design.fit_intercept)
-    oracle = design.gram(weight)
+    oracle = design.gram(fit.theta, partial(told_by_person, family, fit.nuisance))
     p = len(oracle)
     best = np.diag(solve_scaled(oracle, np.eye(p)))[shift:]
     size = len(fit.information)
     ours = np.diag(solve_scaled(fit.information, np.eye(size)))[shift:p]
     ok = (ours > 0) & (best > 0)
     return np.where(ok, np.minimum(best / np.where(ok, ours, 1.0), 1.0), np.nan)
+
+
+def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> FloatArray:
+    """Return (d mean/d eta)² / Var y, what an observed target says about its eta."""
+    slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
+    # where the mean saturates both vanish and a person says nothing
+    signal = np.divide(slope, np.sqrt(variance), out=np.zeros_like(eta), where=variance > 1e-300)
+    return np.asarray(np.clip(signal, -_LOUDEST, _LOUDEST) ** 2)
 
 
 def compare_with_block_means(

@@ -6,29 +6,33 @@ count). People are independent given their features, so with q_i the bin probabi
 
     m_b = Σ q_i,    D_b = ∂m_b/∂(free parameters),    S_b = diag(Σ q_i) - Σ q_i q_iᵀ
 
-exactly. Rows are worked on in pieces of a few thousand, so that no array grows with n × K × d and
-a single block may hold everybody; blocks travel in the chunks of the design.
+exactly. Sums over rows add over parts of the rows, wherever they are, and pieces of a few thousand
+rows are worked on at a time, so that no array grows with n × K.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numba import njit
 
-from unbin.design import Chunk, Design
+from unbin.design import Design
 from unbin.families import Family
 from unbin.families.base import BinModel
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.parameters import Coordinates
-from unbin.typing import FloatArray, IntArray
+from unbin.rows import Rows
+from unbin.typing import FloatArray
 
 _PIECE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a piece stay in the cache."""
 _TILE = 512
 """Rows of one block whose products are formed at a time."""
+
+Done = TypeVar("Done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,18 @@ class Problem:
         """People in all blocks."""
         return int(self.counts.n.sum())
 
+    @property
+    def law(self) -> Law:
+        """What a row says about the published statistics."""
+        return Law(
+            self.family,
+            self.coordinates,
+            self.counts.lower,
+            self.counts.upper,
+            None if self.means is None else self.means.unit,
+            self.block_variance,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class BlockMoments:
@@ -112,61 +128,112 @@ class BlockMoments:
     covariance: FloatArray
 
 
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What a row says about the published statistics, apart from its features.
+
+    Attributes
+    ----------
+    family : Family
+    coordinates : Coordinates
+    lower, upper : (K,) or (B, K)
+        Bins, as in ``PublishedCounts``.
+    unit : float or None
+        What totals are divided by; None when no means were published.
+    block_variance : float
+    """
+
+    family: Family
+    coordinates: Coordinates
+    lower: FloatArray
+    upper: FloatArray
+    unit: float | None
+    block_variance: float
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of a block, padding included."""
+        return int(self.lower.shape[-1])
+
+    @property
+    def n_statistics(self) -> int:
+        """Statistics of a block: its bins, and the total if means were published."""
+        return self.n_bins + (self.unit is not None)
+
+
+def edges_of(
+    lower: FloatArray, upper: FloatArray, rows: Rows, piece: slice
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bin ends of some rows, ready for ``Family.bins``."""
+    if lower.ndim == 1:
+        return lower, upper
+    codes = rows.codes(piece)
+    return lower[codes], upper[codes]
+
+
 def block_moments(
     problem: Problem, free: FloatArray, *, covariance: bool = True
 ) -> Iterator[BlockMoments]:
-    """Yield the moments chunk by chunk of whole blocks."""
-    for chunk in problem.design.chunks:
-        yield chunk_moments(problem, free, chunk, covariance=covariance)
+    """Yield the moments of all blocks, some at a time."""
+    return map_moments(problem, free, lambda moments: moments, covariance=covariance)
 
 
-def chunk_moments(
-    problem: Problem, free: FloatArray, chunk: Chunk, *, covariance: bool = True
-) -> BlockMoments:
-    """Return the moments of the blocks of one chunk."""
-    design, n_statistics = problem.design, problem.n_statistics
-    d, n_blocks = design.matrix.shape[1], chunk.last - chunk.first
-    theta, nuisance = problem.coordinates.split(free)
+def map_moments(
+    problem: Problem,
+    free: FloatArray,
+    function: Callable[[BlockMoments], Done],
+    *,
+    covariance: bool = True,
+) -> Iterator[Done]:
+    """Yield a function of the moments of all blocks, some at a time."""
+
+    def then(blocks: slice, sums: tuple[FloatArray, ...]) -> Done:
+        return function(_finish(problem, free, blocks, sums, covariance))
+
+    return problem.design.by_block(moment_sums, problem.law, free, covariance, then=then)
+
+
+# -- sums over rows ------------------------------------------------------------------------------
+
+
+def moment_sums(
+    rows: Rows, law: Law, free: FloatArray, covariance: bool
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return, by block, Σ q, Σ dq/d(intercept, slopes, nuisance), and -Σ q qᵀ.
+
+    The row of a total in the last one holds the total's covariances instead.
+    """
+    d, n_blocks, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics
+    theta, nuisance = law.coordinates.split(free)
     # thresholds shift with eta, so they need no work per row
-    m = 0 if problem.family.has_thresholds else problem.coordinates.n_nuisance
-    start = design.start[chunk.first : chunk.last + 1]
-    mean = np.zeros((n_blocks, n_statistics))
-    slopes = np.zeros((n_blocks, n_statistics, 1 + d + m))
-    cross = np.zeros((n_blocks, n_statistics, n_statistics))
-    step = max(_PIECE_CELLS // n_statistics, 256)
-    for low in range(chunk.rows.start, chunk.rows.stop, step):
-        rows = slice(low, min(low + step, chunk.rows.stop))
-        eta = design.eta(theta, rows)
-        q, d_eta, d_nuisance, extra = _row_model(problem, eta, nuisance, rows, covariance)
+    m = 0 if law.family.has_thresholds else law.coordinates.n_nuisance
+    mean = np.zeros((n_blocks, size))
+    slopes = np.zeros((n_blocks, size, 1 + d + m))
+    cross = np.zeros((n_blocks, size, size))
+    for piece in rows.pieces(max(_PIECE_CELLS // size, 256)):
+        eta = rows.eta(theta, piece)
+        q, d_eta, d_nuisance, extra = _row_model(rows, law, eta, nuisance, piece, covariance)
         _accumulate(
-            q, d_eta, d_nuisance[:m], extra, design.matrix.T, rows.start, start,
-            mean, slopes, cross, covariance, problem.counts.n_bins,
+            q, d_eta, d_nuisance[:m], extra, rows.matrix.T, piece.start, rows.start,
+            mean, slopes, cross, covariance, law.n_bins,
         )  # fmt: skip
-    blocks = slice(chunk.first, chunk.last)
-    weight = problem.weight[blocks]
-    if covariance:
-        _finish_covariance(mean, cross, problem.counts.n_bins)
-        cross *= weight[:, None, None]
-    mean *= weight[:, None]
-    slopes *= weight[:, None, None]
-    derivative = _to_free(problem, free, slopes)
-    return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
+    return mean, slopes, cross
 
 
 def _row_model(
-    problem: Problem, eta: FloatArray, nuisance: FloatArray, rows: slice, covariance: bool
+    rows: Rows, law: Law, eta: FloatArray, nuisance: FloatArray, piece: slice, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return each row's expected statistics, their derivatives, and what the total adds to S."""
-    family, counts = problem.family, problem.counts
-    lower, upper = counts.edges(block_codes(problem.design.start, rows))
-    model = _over_effects(problem, eta, lambda at: family.bins(at, lower, upper, nuisance))
+    family = law.family
+    lower, upper = edges_of(law.lower, law.upper, rows, piece)
+    model = _over_effects(law, eta, lambda at: family.bins(at, lower, upper, nuisance))
     q, d_eta, d_nuisance = model.probability, model.d_eta, model.d_nuisance
-    if problem.means is None:
+    if law.unit is None:
         return q, d_eta, d_nuisance, np.zeros((0, 0))
-    unit, mean = problem.means.unit, family.inverse_link(eta)
-    extra = np.zeros((len(eta), counts.n_bins + 1))
+    unit, mean = law.unit, family.inverse_link(eta)
+    extra = np.zeros((len(eta), law.n_bins + 1))
     if covariance:
-        if counts.n_bins > 1:
+        if law.n_bins > 1:
             within = family.bin_means(eta, lower, upper, nuisance)
             extra[:, :-1] = q * np.where(q > 0, within - mean[:, None], 0.0) / unit
         extra[:, -1] = family.variance(eta, nuisance) / unit**2
@@ -176,16 +243,14 @@ def _row_model(
     return q, d_eta, np.concatenate([d_nuisance, padding], axis=2), extra
 
 
-def _over_effects(
-    problem: Problem, eta: FloatArray, model: Callable[[FloatArray], BinModel]
-) -> BinModel:
+def _over_effects(law: Law, eta: FloatArray, model: Callable[[FloatArray], BinModel]) -> BinModel:
     """Average a model over the effect of a block: at ± one standard deviation.
 
     Two points are exact to the third order in the effect.
     """
-    if problem.block_variance == 0:
+    if law.block_variance == 0:
         return model(eta)
-    sd = float(np.sqrt(problem.block_variance))
+    sd = float(np.sqrt(law.block_variance))
     up, down = model(eta + sd), model(eta - sd)
     return BinModel(
         0.5 * (up.probability + down.probability),
@@ -194,12 +259,26 @@ def _over_effects(
     )
 
 
-def block_codes(start: IntArray, rows: slice) -> IntArray:
-    """Return the block of each row of a slice."""
-    first = int(np.searchsorted(start, rows.start, side="right")) - 1
-    last = int(np.searchsorted(start, rows.stop, side="left"))
-    edges = np.clip(start[first : last + 1], rows.start, rows.stop)
-    return np.repeat(np.arange(first, last), np.diff(edges))
+# -- sums of blocks ------------------------------------------------------------------------------
+
+
+def _finish(
+    problem: Problem,
+    free: FloatArray,
+    blocks: slice,
+    sums: tuple[FloatArray, ...],
+    covariance: bool,
+) -> BlockMoments:
+    """Turn sums over rows into moments, rows standing for people."""
+    mean, slopes, cross = sums
+    weight = problem.weight[blocks]
+    if covariance:
+        _finish_covariance(mean, cross, problem.counts.n_bins)
+        cross *= weight[:, None, None]
+    mean *= weight[:, None]
+    slopes *= weight[:, None, None]
+    derivative = _to_free(problem, free, slopes)
+    return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
 
 
 def _to_free(problem: Problem, free: FloatArray, slopes: FloatArray) -> FloatArray:

@@ -22,12 +22,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin.exceptions import ReleaseError
+from unbin.families import Family
 from unbin.families.base import BinModel, DensityModel
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.order_laws import integer_law, real_law
 from unbin.likelihood.statistics import full_lists
 from unbin.release import Release
+from unbin.rows import Rows
 from unbin.typing import BoolArray, FloatArray, IntArray
 
 
@@ -119,24 +121,31 @@ def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> Ord
     n_blocks, p = len(order.n), len(free)
     scores, misfit = np.zeros((n_blocks, p)), np.zeros(n_blocks)
     objective = 0.0
-    for chunk in problem.design.chunks:
-        blocks = slice(chunk.first, chunk.last)
-        if not order.known[blocks].any():
-            continue
-        part = PublishedOrder(order.value[blocks], order.rank[blocks], order.n[blocks])
-        value, scores[blocks], misfit[blocks] = _chunk(problem, part, free, chunk.rows)
+    parts = problem.design.whole_blocks("quantiles and other order statistics")
+    theta, nuisance = problem.coordinates.split(free)
+    for span, value, found, off in parts.stream(
+        order_part, problem.family, order, theta, nuisance, p
+    ):
         objective -= value
+        scores[span], misfit[span] = found, off
     df = order.valid.sum(axis=1) * float(not problem.family.domain.integer)
     return OrderSums(objective, -scores.sum(axis=0), scores, misfit, df)
 
 
-def _chunk(
-    problem: Problem, order: PublishedOrder, free: FloatArray, rows: slice
-) -> tuple[float, FloatArray, FloatArray]:
-    """Return the log density, the scores and the misfit of the blocks of some rows."""
-    design, family = problem.design, problem.family
-    theta, nuisance = problem.coordinates.split(free)
-    eta = design.eta(theta, rows)
+def order_part(
+    rows: Rows,
+    family: Family,
+    published: PublishedOrder,
+    theta: FloatArray,
+    nuisance: FloatArray,
+    p: int,
+) -> tuple[slice, float, FloatArray, FloatArray]:
+    """Return blocks, the log density, the scores and the misfit of the blocks of some rows."""
+    span = rows.span
+    order = PublishedOrder(published.value[span], published.rank[span], published.n[span])
+    if not order.known.any():
+        return span, 0.0, np.zeros((len(order.n), p)), np.zeros(len(order.n))
+    eta = rows.eta(theta)
     code = np.repeat(np.arange(len(order.n)), order.n)
     first = np.concatenate([[0], np.cumsum(order.n)[:-1]])
     value = order.value[code]
@@ -151,8 +160,8 @@ def _chunk(
         law = real_law(below.probability, other.density, order.rank, order.valid, order.n, first)
     by_eta = (law.first * below.d_eta + law.second * other.d_eta).sum(axis=1)
     by_nuisance = (law.first * below.d_nuisance + law.second * other.d_nuisance).sum(axis=2)
-    columns = [by_eta[:, None] * design.matrix[rows], by_nuisance.T]
-    if design.fit_intercept:
+    columns = [by_eta[:, None] * rows.matrix, by_nuisance.T]
+    if rows.fit_intercept:
         columns.insert(0, by_eta[:, None])
     scores = np.column_stack([np.add.reduceat(column, first, axis=0) for column in columns])
-    return law.value, scores, law.misfit
+    return span, law.value, scores, law.misfit

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from unbin.design import Chunk, Design
+from unbin.design import Design
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import representative_values
@@ -27,6 +27,7 @@ from unbin.likelihood.hidden import expected_within, multinomial_covariance, who
 from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.statistics import full_lists, published_counts
 from unbin.release import Release
+from unbin.segments import Chunk, chunks_of
 from unbin.tables import OrderStatistics, join_histograms, order_to_histogram
 from unbin.typing import FloatArray, IntArray
 
@@ -49,7 +50,6 @@ class Raking:
     start : (B + 1,)
     order : (n,)
         The row of X at each place.
-    chunks : tuple of Chunk
     counts : PublishedCounts
     family : Family
     nuisance : (m,)
@@ -58,7 +58,6 @@ class Raking:
     eta: FloatArray
     start: IntArray
     order: IntArray
-    chunks: tuple[Chunk, ...]
     counts: PublishedCounts
     family: Family
     nuisance: FloatArray
@@ -70,6 +69,7 @@ class Raking:
         Counts that have noise added are not met, because they are known to be wrong; suppressed
         and rounded ones are set to what the fit expects of them, rounded within their intervals.
         """
+        assert design.order is not None
         eta, counts = design.eta(fit.theta), fit.counts
         if release.noise_sd > 0:
             counts = replace(counts, known=np.zeros_like(counts.known))
@@ -79,7 +79,7 @@ class Raking:
             mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
             count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
             counts = replace(counts, count=whole_counts(count))
-        return cls(eta, design.start, design.order, design.chunks, counts, family, fit.nuisance)
+        return cls(eta, design.start, design.order, counts, family, fit.nuisance)
 
     def mean(self, *, log: bool = False) -> FloatArray:
         """Return the best guess of every target, in the order of X.
@@ -102,14 +102,14 @@ class Raking:
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the published counts."""
         y = np.empty(len(self.eta))
-        for chunk in self.chunks:
+        for chunk in chunks_of(self.start):
             code, q = self._probabilities(chunk)
             bins = self._draw_bins(chunk, q, rng)
             y[chunk.rows] = self._draw_values(chunk, code, bins, rng)
         return self._to_rows_of_x(y)
 
     def _shares(self) -> Iterator[tuple[Chunk, IntArray, FloatArray]]:
-        for chunk in self.chunks:
+        for chunk in chunks_of(self.start):
             code, q = self._probabilities(chunk)
             blocks = slice(chunk.first, chunk.last)
             _rake(q, self._local_start(chunk), self.counts.count[blocks], self.counts.known[blocks])

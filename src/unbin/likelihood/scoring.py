@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, Problem, block_moments
+from unbin.likelihood.moments import BlockMoments, Problem, map_moments
 from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
 from unbin.watching import Step, is_watched, stop_after
@@ -137,43 +137,26 @@ def score_sums(
     block_scores, block_along = np.zeros((2, n_blocks, p))
     misfit, df, pull, hold, hidden = np.zeros((5, n_blocks))
     mean = np.zeros((n_blocks, problem.n_statistics))
-    reference, used = _reference(problem), _used(problem)
     spread = np.zeros(2)
-    for part in block_moments(problem, free, covariance=frozen is None):
-        blocks, n_bins = part.blocks, problem.counts.n_bins
-        mean[blocks] = part.mean
+    reference, used = _reference(problem), _used(problem)
+
+    def score(part: BlockMoments) -> _PartSums:
         if frozen is not None:
-            part.covariance[:] = frozen[blocks]
-        spread += _spread(part, problem.counts.n[blocks], n_bins)
-        target, root = _published(problem, part)
-        _add_noise(problem, part)
-        right = np.concatenate([part.derivative, part.shift[:, :, None], root], axis=2)
-        white, white_residual, df[blocks] = whiten(
-            part.covariance, right, target - part.mean, reference[blocks], used[blocks]
-        )
-        misfit[blocks] = (white_residual**2).sum(axis=1)
-        white, within = white[:, :, : p + 1], white[:, :, p + 1 :]
-        df[blocks] -= (within**2).sum(axis=(1, 2))
-        both = (white_residual[:, None, :] @ white)[:, 0]
-        along = (white[:, None, :, -1] @ white)[:, 0]
-        block_scores[blocks], pull[blocks] = both[:, :-1], both[:, -1]
-        along, hold[blocks] = along[:, :-1], along[:, -1]
-        block_along[blocks] = along
-        flat = white.reshape(-1, p + 1)
-        information += (flat.T @ flat)[:-1, :-1]
-        by_hidden = white.swapaxes(1, 2) @ within
-        hidden[blocks] = (by_hidden[:, -1] ** 2).sum(axis=1)
-        if problem.block_variance > 0:
-            share = problem.block_variance / (1 + problem.block_variance * hold[blocks])
-            block_scores[blocks] -= (share * pull[blocks])[:, None] * along
-            information -= along.T @ (along * share[:, None])
-            by_hidden[:, :-1] -= (share[:, None] * along)[:, :, None] * by_hidden[:, -1:]
-        lost += np.tensordot(by_hidden[:, :-1], by_hidden[:, :-1], axes=([0, 2], [0, 2]))
-    information = _less(information, lost)
-    score = block_scores.sum(axis=0) - penalty * free
+            part.covariance[:] = frozen[part.blocks]
+        return _part_sums(problem, part, reference[part.blocks], used[part.blocks])
+
+    for part in map_moments(problem, free, score, covariance=frozen is None):
+        blocks = part.blocks
+        information += part.information
+        lost += part.lost
+        spread += part.spread
+        block_scores[blocks], block_along[blocks] = part.scores, part.along
+        misfit[blocks], df[blocks] = part.misfit, part.df
+        pull[blocks], hold[blocks], hidden[blocks] = part.pull, part.hold, part.hidden
+        mean[blocks] = part.mean
     return ScoreSums(
-        score=score,
-        information=information,
+        score=block_scores.sum(axis=0) - penalty * free,
+        information=_less(information, lost),
         block_scores=block_scores,
         block_misfit=misfit,
         block_df=df,
@@ -183,6 +166,64 @@ def score_sums(
         block_along=block_along,
         mean=mean,
         spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _PartSums:
+    """What some blocks contribute to ``ScoreSums``; ``lost`` is what hidden counts take."""
+
+    blocks: slice
+    information: FloatArray
+    lost: FloatArray
+    spread: FloatArray
+    scores: FloatArray
+    along: FloatArray
+    misfit: FloatArray
+    df: FloatArray
+    pull: FloatArray
+    hold: FloatArray
+    hidden: FloatArray
+    mean: FloatArray
+
+
+def _part_sums(
+    problem: Problem, part: BlockMoments, reference: IntArray, used: BoolArray
+) -> _PartSums:
+    """Score some blocks."""
+    p = part.derivative.shape[2]
+    spread = _spread(part, problem.counts.n[part.blocks], problem.counts.n_bins)
+    target, root = _published(problem, part)
+    _add_noise(problem, part)
+    right = np.concatenate([part.derivative, part.shift[:, :, None], root], axis=2)
+    white, white_residual, df = whiten(part.covariance, right, target - part.mean, reference, used)
+    white, within = white[:, :, : p + 1], white[:, :, p + 1 :]
+    both = (white_residual[:, None, :] @ white)[:, 0]
+    scores, pull = both[:, :-1], both[:, -1]
+    along = (white[:, None, :, -1] @ white)[:, 0]
+    along, hold = along[:, :-1], along[:, -1]
+    flat = white.reshape(-1, p + 1)
+    information = (flat.T @ flat)[:-1, :-1]
+    by_hidden = white.swapaxes(1, 2) @ within
+    hidden = (by_hidden[:, -1] ** 2).sum(axis=1)
+    if problem.block_variance > 0:
+        share = problem.block_variance / (1 + problem.block_variance * hold)
+        scores = scores - (share * pull)[:, None] * along
+        information = information - along.T @ (along * share[:, None])
+        by_hidden[:, :-1] -= (share[:, None] * along)[:, :, None] * by_hidden[:, -1:]
+    return _PartSums(
+        blocks=part.blocks,
+        information=information,
+        lost=np.tensordot(by_hidden[:, :-1], by_hidden[:, :-1], axes=([0, 2], [0, 2])),
+        spread=spread,
+        scores=scores,
+        along=along,
+        misfit=(white_residual**2).sum(axis=1),
+        df=df - (within**2).sum(axis=(1, 2)),
+        pull=pull,
+        hold=hold,
+        hidden=hidden,
+        mean=part.mean,
     )
 
 

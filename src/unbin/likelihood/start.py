@@ -11,6 +11,7 @@ from unbin.likelihood.ecological import (
     block_targets,
 )
 from unbin.likelihood.moments import Problem
+from unbin.rows import Rows
 from unbin.typing import FloatArray
 
 
@@ -91,10 +92,18 @@ def _pooled_variance(targets: BlockTargets, people: FloatArray, pooled: float) -
 def _within_variance(problem: Problem, theta: FloatArray) -> float:
     """Return the mean variance of eta within blocks."""
     design = problem.design
-    slopes = theta[int(design.fit_intercept) :]
-    eta = design.matrix @ slopes + design.offset
-    between = (np.add.reduceat(eta, design.start[:-1]) ** 2 / np.diff(design.start)).sum()
-    return max(float(eta @ eta - between) / len(eta), 0.0)
+    slopes = theta.copy()
+    slopes[: design.fit_intercept] = 0.0
+    parts = design.by_block(eta_sums, slopes, then=lambda _, sums: sums[0])
+    sums = np.concatenate(list(parts))
+    between = sums[:, 0] ** 2 / design.size
+    return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
+
+
+def eta_sums(rows: Rows, theta: FloatArray) -> tuple[FloatArray]:
+    """Return the sums of eta and of its square, by block."""
+    eta = rows.eta(theta)
+    return (rows.sums(np.column_stack([eta, eta * eta])),)
 
 
 def _threshold_start(problem: Problem) -> FloatArray:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 
 import numpy as np
 
-from unbin.design import Chunk
+from unbin.design import with_rows
 from unbin.likelihood.moments import Problem
 
 _ROWS_PER_BLOCK = 500
 _ROWS = 50_000
-_CHUNK_ROWS = 1 << 15
 
 
 def thin(problem: Problem) -> Problem | None:
@@ -22,8 +20,10 @@ def thin(problem: Problem) -> Problem | None:
     well enough for a start. Returns None where that would not save much.
     """
     design = problem.design
-    n, size = len(design.offset), np.diff(design.start)
-    stride = min(n // _ROWS, int(np.median(size)) // _ROWS_PER_BLOCK)
+    if design.rows is None:
+        return None
+    whole, size = design.rows, design.size
+    stride = min(design.n_people // _ROWS, int(np.median(size)) // _ROWS_PER_BLOCK)
     if stride < 4:
         return None
     kept = np.minimum(np.maximum(size // stride, _ROWS_PER_BLOCK), size)
@@ -31,18 +31,11 @@ def thin(problem: Problem) -> Problem | None:
     place = np.arange(start[-1]) - np.repeat(start[:-1], kept)
     step = np.repeat(size / kept, kept)
     rows = np.repeat(design.start[:-1], kept) + (place * step).astype(np.int64)
-    wanted = np.arange(_CHUNK_ROWS, start[-1], _CHUNK_ROWS)
-    edges = np.unique(np.concatenate([[0], np.searchsorted(start, wanted), [len(size)]]))
-    chunks = tuple(
-        Chunk(int(a), int(b), slice(int(start[a]), int(start[b]))) for a, b in pairwise(edges)
-    )
-    thinned = replace(
+    thinned = with_rows(
         design,
-        matrix=np.asfortranarray(design.matrix[rows]),
-        offset=design.offset[rows],
+        matrix=np.asfortranarray(whole.matrix[rows]),
+        offset=whole.offset[rows],
+        key=whole.key[rows],
         start=start,
-        order=design.order[rows],
-        key=design.key[rows],
-        chunks=chunks,
     )
     return replace(problem, design=thinned, weight=problem.weight * size / kept)

@@ -51,8 +51,9 @@ class RankBounds:
     count_low: IntArray | None = None
     count_high: IntArray | None = None
 
-    def part(self, first: int, last: int) -> RankBounds:
-        """Return the bounds of blocks ``first`` to ``last - 1``, rows counted from 0."""
+    def part(self, blocks: slice) -> RankBounds:
+        """Return the bounds of some blocks, rows counted from 0."""
+        first, last = blocks.start, blocks.stop
         runs = slice(self.run_start[first], self.run_start[last])
         return RankBounds(
             self.start[first : last + 1] - self.start[first],

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbin.design import Design
+from unbin.design import Design, with_rows
 from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
@@ -98,7 +98,7 @@ def release_divergence(
 ) -> float:
     """Return D(z || mean) / n of new blocks for given predictions, with the best z."""
     bounds = rank_bounds(release, family.domain)
-    flat = replace(design, matrix=design.matrix[:, :0], offset=eta, fit_intercept=False)
+    flat = with_rows(design, matrix=np.empty((len(eta), 0)), offset=eta, fit_intercept=False)
     objective = Objective(flat, family, np.zeros(0), bounds)
     return objective.evaluate(np.zeros(0))[0]
 
@@ -125,7 +125,7 @@ def _identification(
     if at_ends.all():
         return Status.SEPARATED
     constant = constant_fit(bounds)
-    if constant is not None and design.fit_intercept and not design.offset.any():
+    if constant is not None and design.fit_intercept and not design.has_offset:
         return Status.CONSTANT
     if disagreement > _SAME_COEFFICIENTS:
         return Status.RESTARTS_DISAGREE
@@ -138,7 +138,7 @@ def _disagreement(objective: Objective, solutions: list[Solution], best: Solutio
     near = best.value + _SAME_OBJECTIVE * objective.null_divergence()
     slopes = [s.theta[objective.design.fit_intercept :] for s in solutions if s.value <= near]
     center = best.theta[objective.design.fit_intercept :]
-    matrix = objective.design.gram(np.ones(len(objective.design.matrix)))
+    matrix = objective.design.gram(best.theta, np.ones_like)
     shift = int(objective.design.fit_intercept)
     matrix = matrix[shift:, shift:]
     size = float(np.sqrt(center @ matrix @ center))

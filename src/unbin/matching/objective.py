@@ -17,6 +17,7 @@ from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.impute import impute
 from unbin.matching.splits import best_split
+from unbin.rows import Rows
 from unbin.typing import FloatArray, KeyArray
 
 
@@ -44,29 +45,23 @@ class Objective:
 
     def evaluate(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Return the objective and its gradient."""
-        value, gradient = 0.0, np.zeros_like(theta)
-        for rows, part in self._parts():
-            eta = self.design.eta(theta, rows)
-            mean = self.family.inverse_link(eta)
-            z = self._targets(rows, part, eta, mean)
-            value += self.family.total_divergence(z, eta, mean)
-            gradient += self.design.gradient(mean - z, rows)
-        n = len(self.design.matrix)
+        if self.bounds is None:
+            value, gradient = self.design.total(observed_sums, self.family, self.z, theta)
+        else:
+            parts = self.design.whole_blocks("matching")
+            value, gradient = parts.total(matching_sums, self.family, self.bounds, theta)
         penalty = 0.5 * float(self.ridge @ theta**2)
+        n = self.design.n_people
         return value / n + penalty, gradient / n + self.ridge * theta
 
     def impute(self, theta: FloatArray) -> FloatArray:
         """Return the targets z at theta, in the order of the design."""
-        z = np.empty(len(self.design.matrix))
-        for rows, part in self._parts():
-            eta = self.design.eta(theta, rows)
-            z[rows] = self._targets(rows, part, eta, self.family.inverse_link(eta))
-        return z
+        parts = self.design.whole_blocks("matching")
+        return np.concatenate(list(parts.stream(imputed, self.family, self.bounds, theta)))
 
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Return the Hessian for fixed targets, X^T W X / n + ridge."""
-        weight = self.family.mean_derivative(self.design.eta(theta))
-        gram = self.design.gram(weight) / len(weight)
+        gram = self.design.gram(theta, self.family.mean_derivative) / self.design.n_people
         return np.asarray(gram + np.diag(self.ridge))
 
     def null_divergence(self) -> float:
@@ -81,18 +76,31 @@ class Objective:
         divergence = self.family.divergence(values, np.broadcast_to(average, values.shape))
         return float(np.average(divergence, weights=weight))
 
-    def _parts(self) -> list[tuple[slice, RankBounds | None]]:
-        if self.bounds is None:
-            return [(rows, None) for rows in self.design.pieces()]
-        return [(c.rows, self.bounds.part(c.first, c.last)) for c in self.design.chunks]
 
-    def _targets(
-        self, rows: slice, part: RankBounds | None, eta: FloatArray, mean: FloatArray
-    ) -> FloatArray:
-        if part is None:
-            assert self.z is not None
-            return self.z[rows]
-        return nearest_targets(mean, eta, part, self.family, self.design.key[rows])
+def matching_sums(
+    rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return D(z || mean) and its gradient over whole blocks, z at its best."""
+    eta = rows.eta(theta)
+    mean = family.inverse_link(eta)
+    z = nearest_targets(mean, eta, bounds.part(rows.span), family, rows.key)
+    return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
+
+
+def observed_sums(
+    rows: Rows, family: BregmanFamily, z: FloatArray, theta: FloatArray
+) -> tuple[float, FloatArray]:
+    """Return D(z || mean) and its gradient for targets held fixed."""
+    eta = rows.eta(theta)
+    mean, z = family.inverse_link(eta), z[rows.place : rows.place + len(rows)]
+    return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
+
+
+def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray) -> FloatArray:
+    """Return the targets of whole blocks."""
+    eta = rows.eta(theta)
+    part = bounds.part(rows.span)
+    return nearest_targets(family.inverse_link(eta), eta, part, family, rows.key)
 
 
 def nearest_targets(

@@ -19,10 +19,10 @@ def block_means_start(
     start is then a random one.
     """
     mean = block_target_means(bounds)
-    eta = family.link(family.interior(mean)) - _block_average(design.offset, design)
+    eta = family.link(family.interior(mean)) - design.block_means[:, -1]
     silent = bounds.silent(family.domain)[bounds.run_start[:-1]]
-    people = np.where(silent, 0.0, np.diff(design.start))
-    columns = design.block_means()
+    people = np.where(silent, 0.0, design.size)
+    columns = design.block_means[:, :-1]
     if design.fit_intercept:
         columns = np.column_stack([np.ones(len(people)), columns])
     # noise of a block mean times its people is about the noise of a person: a penalty of one
@@ -44,7 +44,7 @@ def random_start(
     eta = family.link(family.interior(bounds.middle()))
     center = np.average(eta, weights=people)
     spread = np.sqrt(np.average((eta - center) ** 2, weights=people))
-    d = design.matrix.shape[1]
+    d = len(design.scale)
     slopes = rng.standard_normal(d) * (spread if spread > 0 else 1.0) / np.sqrt(d)
     return np.concatenate([np.full(int(design.fit_intercept), center), slopes])
 
@@ -53,7 +53,3 @@ def block_target_means(bounds: RankBounds) -> FloatArray:
     """Return a rough mean of each block's targets: ranks at the middle of their bounds."""
     sums = np.add.reduceat(bounds.people() * bounds.middle(), bounds.run_start[:-1])
     return np.asarray(sums / np.diff(bounds.start))
-
-
-def _block_average(values: FloatArray, design: Design) -> FloatArray:
-    return np.asarray(np.add.reduceat(values, design.start[:-1]) / np.diff(design.start))

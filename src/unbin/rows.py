@@ -1,0 +1,152 @@
+"""Rows of X laid out for the kernels: block by block, column-major, columns standardised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numba import njit
+
+from unbin.typing import FloatArray, IntArray, KeyArray
+
+_PIECE_ROWS = 1 << 15
+"""Rows worked on at a time: a piece of the rows and its temporaries stay in the cache."""
+_GATHER_ROWS = 1 << 12
+"""Rows copied at a time, so that turning them column-major stays in the cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of some people, those of a block side by side.
+
+    With ``theta = [intercept, slopes]`` (no first entry without an intercept),
+    eta = intercept + matrix @ slopes + offset.
+
+    Attributes
+    ----------
+    matrix : (n, d), column-major
+    offset : (n,)
+        Zeros when there is none.
+    key : (n,) uint64
+        A hash of each row's features, to rank rows with equal means without looking at their
+        place in X.
+    blocks : (b,)
+        The blocks that have rows here, in increasing order.
+    start : (b + 1,)
+        Rows of block ``blocks[j]`` are ``start[j]:start[j + 1]``.
+    fit_intercept : bool
+    place : int
+        Rows of other parts that lie before these.
+    """
+
+    matrix: FloatArray
+    offset: FloatArray
+    key: KeyArray
+    blocks: IntArray
+    start: IntArray
+    fit_intercept: bool
+    place: int = 0
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @property
+    def span(self) -> slice:
+        """The blocks as a slice, where they follow each other."""
+        return slice(int(self.blocks[0]), int(self.blocks[-1]) + 1)
+
+    def eta(self, theta: FloatArray, rows: slice = slice(None)) -> FloatArray:
+        """Return the linear predictor of some rows."""
+        eta = self.matrix[rows] @ theta[self.fit_intercept :]
+        eta += self.offset[rows]
+        if self.fit_intercept:
+            eta += theta[0]
+        return np.asarray(eta)
+
+    def gradient(self, residual: FloatArray, rows: slice = slice(None)) -> FloatArray:
+        """Return the derivative of ``residual @ eta`` with respect to theta."""
+        slopes = self.matrix[rows].T @ residual
+        return np.concatenate([[residual.sum()], slopes]) if self.fit_intercept else slopes
+
+    def pieces(self, size: int = _PIECE_ROWS) -> list[slice]:
+        """Return all rows in pieces of bounded size, wherever the blocks end."""
+        return [slice(low, min(low + size, len(self))) for low in range(0, len(self), size)]
+
+    def codes(self, rows: slice) -> IntArray:
+        """Return the block of each row of a slice."""
+        first = int(np.searchsorted(self.start, rows.start, side="right")) - 1
+        last = int(np.searchsorted(self.start, rows.stop, side="left"))
+        edges = np.clip(self.start[first : last + 1], rows.start, rows.stop)
+        return np.repeat(self.blocks[first:last], np.diff(edges))
+
+    def take(self, first: int, last: int, rows: slice) -> Rows:
+        """Return the rows ``rows``, which are of the blocks ``first`` to ``last - 1`` here."""
+        start = np.clip(self.start[first : last + 1], rows.start, rows.stop) - rows.start
+        return replace(
+            self,
+            matrix=self.matrix[rows],
+            offset=self.offset[rows],
+            key=self.key[rows],
+            blocks=self.blocks[first:last],
+            start=start,
+            place=self.place + rows.start,
+        )
+
+    def sums(self, values: FloatArray) -> FloatArray:
+        """Add up values of the rows within each block here."""
+        return np.add.reduceat(values, self.start[:-1], axis=0)
+
+
+def arrange(
+    X: FloatArray,
+    codes: IntArray,
+    *,
+    offset: FloatArray | None = None,
+    fit_intercept: bool = True,
+    seed: int = 0,
+) -> tuple[Rows, IntArray]:
+    """Copy X once, block by block, columns as they are.
+
+    Parameters
+    ----------
+    X : (n, d)
+    codes : (n,)
+        Block of each row, from 0 on.
+    offset : (n,), optional
+    fit_intercept : bool
+    seed : int
+        Changes how ties are broken.
+
+    Returns
+    -------
+    rows : Rows
+    order : (n,)
+        The row of X at each place.
+    """
+    n, d = X.shape
+    size = np.bincount(codes)
+    blocks = np.flatnonzero(size)
+    start = np.concatenate([[0], np.cumsum(size[blocks])])
+    # a stable sort of 16-bit codes is a radix sort
+    small = codes.astype(np.uint16) if len(size) <= 1 << 16 else codes
+    order = np.argsort(small, kind="stable")
+    matrix = np.empty((n, d), order="F")
+    key = np.empty(n, dtype=np.uint64)
+    for low in range(0, n, _GATHER_ROWS):
+        rows = np.take(X, order[low : low + _GATHER_ROWS], axis=0)
+        matrix[low : low + _GATHER_ROWS] = rows
+        words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+        _hash_rows(words, np.uint64(seed), key[low : low + _GATHER_ROWS])
+    laid_out = np.zeros(n) if offset is None else offset[order]
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order
+
+
+@njit(cache=True, nogil=True)
+def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
+    """Hash the bits of each row (FNV-1a on 64-bit words, mixed once per word)."""
+    for i in range(words.shape[0]):
+        h = np.uint64(14695981039346656037) ^ seed
+        for j in range(words.shape[1]):
+            h = (h ^ words[i, j]) * np.uint64(1099511628211)
+            h ^= h >> np.uint64(29)
+        out[i] = h
