@@ -16,7 +16,8 @@ from unbin.frames import as_text
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
 
-_CONSTANT = 1e-9
+CONSTANT = 1e-9
+"""Share of a feature's variance within blocks below which it counts as constant there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +83,5 @@ def block_context(X: FloatArray, target: AggregatedTarget) -> Context:
     within = np.array(
         [np.mean((x - m[target.codes]) ** 2) for x, m in zip(X.T, means.T, strict=True)]
     )
-    used = within > _CONSTANT * X.var(axis=0)
+    used = within > CONSTANT * X.var(axis=0)
     return Context(target.release.blocks, means, X.mean(axis=0), used)

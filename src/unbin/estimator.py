@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,21 +15,34 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin.engines import one_blas_thread
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
-from unbin.fits import Fit, Settings, likelihood_fit, matching_fit, observed_fit
+from unbin.fits import (
+    Fit,
+    InMemory,
+    InParts,
+    Settings,
+    likelihood_fit,
+    matching_fit,
+    observed_fit,
+)
 from unbin.frames import as_floats
 from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
 from unbin.settings import check_choice, check_flag, check_number, check_whole
+from unbin.sources import is_source, open_slabs
 from unbin.summary import Coefficients, Summary, to_frame
+from unbin.survey import Surveyed
 from unbin.tabulate import covariance_of, glance, summarise, tabulate
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 from unbin.validation import (
+    as_columns,
+    as_releases,
     as_targets,
     check_init,
     check_observed,
     check_offset,
+    check_path,
     check_rows,
     check_threads,
     copy_columns,
@@ -41,6 +54,7 @@ from unbin.validation import (
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
 STARTS = ("block-means", "random")
+ENGINES = ("local", "dask")
 _STACKED = {
     "coef_": "coef",
     "intercept_": "intercept",
@@ -107,6 +121,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     n_jobs : int or None
         Threads that work on the rows, -1 or None for all cores this process may use. Results are
         the same to the last bit whatever their number.
+    engine : {"local", "dask"}
+        Where sums over people are made: in this process, or on a Dask cluster (needs
+        ``unbin[dask]``). "dask" takes Parquet files, Dask frames or Dask arrays.
+    client : distributed.Client, address of a scheduler, or None
+        Of "dask"; None starts workers on this machine for the time of the fit.
+    checkpoint : path or None
+        Where to write the coefficients down at every step. A fit that finds them there goes on from
+        them; once complete it removes the file.
 
     Attributes
     ----------
@@ -175,6 +197,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         max_iter: int | None = None,
         random_state: Any = None,
         n_jobs: int | None = None,
+        engine: str = "local",
+        client: Any = None,
+        checkpoint: Any = None,
     ) -> None:
         self.family = family
         self.method = method
@@ -190,24 +215,55 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.max_iter = max_iter
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.engine = engine
+        self.client = client
+        self.checkpoint = checkpoint
 
-    def fit(self, X: ArrayLike, y: Any, *, offset: ArrayLike | None = None) -> AggregatedGLM:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any,
+        *,
+        offset: ArrayLike | None = None,
+        block: Any = None,
+        features: Sequence[str] | None = None,
+    ) -> AggregatedGLM:
         """Fit the model.
 
         Parameters
         ----------
         X : (n, d) features of each person
+            Or Parquet files (a path, a folder, a pattern such as "people/*.parquet"), which are
+            never held in memory as a whole; or, with ``engine="dask"``, a Dask frame or array.
         y : AggregatedTarget, list of them, or (n,) numbers
             ``release.align(blocks)``; a list fits one model per target on the same X; plain numbers
-            are observed targets and give the ordinary GLM, the oracle.
+            are observed targets and give the ordinary GLM, the oracle. For files and Dask
+            collections the release itself, or a list of releases.
         offset : (n,), optional
-            Added to the linear predictor, for example log exposure.
+            Added to the linear predictor, for example log exposure. The name of its column in files
+            and frames.
+        block : str, optional
+            The column of files and frames that holds block ids; beside a Dask array an array.
+        features : list of str, optional
+            The columns of files and frames that are features.
 
         Returns
         -------
         self
         """
         family, settings = self._check_parameters()
+        if is_source(X):
+            return self._fit_source(X, y, offset, block, features)
+        if self.engine != "local":
+            raise ParameterError(
+                f"engine: {self.engine!r} takes Parquet files, Dask frames or Dask arrays, got "
+                f"{type(X).__name__}; pass one of these, or engine='local'"
+            )
+        if block is not None or features is not None:
+            raise ParameterError(
+                "block, features: name columns of files and frames, got arrays; pass "
+                "release.align(blocks) as y"
+            )
         targets = as_targets(y)
         several = targets is not None and isinstance(y, list | tuple)
         # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
@@ -225,9 +281,48 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             extra = check_offset(offset, len(X))
             prepared = [self._prepare(target, X, family) for target in targets]
             with one_blas_thread():
-                fits = [METHODS[self.method](X, y, family, settings, extra) for y in prepared]
-        self._assign(fits, several=several)
+                fits = [
+                    METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
+                    for y in prepared
+                ]
+        self._assign(fits, several=several, release=targets is not None)
         copy_columns(rows, self)
+        for fit in fits:
+            warn_of(fit)
+        return self
+
+    def _fit_source(
+        self, X: Any, y: Any, offset: Any, block: Any, features: Sequence[str] | None
+    ) -> AggregatedGLM:
+        """Fit to people in files, or on a cluster."""
+        family, settings = self._check_parameters()
+        releases, columns = as_releases(y), as_columns(X, block, features, offset)
+        transform = TRANSFORMS[self.target_transform]
+        with (
+            open_slabs(
+                X,
+                columns,
+                engine=self.engine,
+                client=self.client,
+                n_threads=settings.n_threads,
+                checkpoint=settings.checkpoint,
+            ) as slabs,
+            one_blas_thread(),
+        ):
+            people = Surveyed.of(slabs)
+            whole = people.whole
+            fits = []
+            for release in releases:
+                aligned = transform.release(release.align_to(whole.blocks, whole.rows))
+                if family is not None:
+                    aligned.check_domain(family.domain, family=family.name)
+                fits.append(METHODS[self.method](InParts(people), aligned, family, settings))
+        self._assign(fits, several=isinstance(y, list | tuple))
+        self.n_features_in_ = len(whole.mean)
+        if columns.features:
+            self.feature_names_in_ = np.array(columns.features, dtype=object)
+        elif hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
         for fit in fits:
             warn_of(fit)
         return self
@@ -300,8 +395,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if not self._holds_imputed:
             raise AggregatedTargetError(
-                "impute: this model holds no imputed targets (it was fitted to observed ones, or "
-                "was copied or loaded); fit it to an aggregated target first"
+                "impute: this model holds no imputed targets (it was fitted to observed ones or to "
+                "people who are not in memory, or was copied or loaded); fit it to an aggregated "
+                "target first, people in arrays"
             )
         transform = TRANSFORMS[self.target_transform]
         if kind == "mean":
@@ -413,6 +509,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def _check_parameters(self) -> tuple[Family | None, Settings]:
         check_choice("method", self.method, tuple(METHODS))
         check_choice("solver", self.solver, tuple(SOLVERS))
+        check_choice("engine", self.engine, ENGINES)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
@@ -441,6 +538,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             max_iter=check_whole("max_iter", max_iter, low=1),
             seed=int(check_random_state(self.random_state).randint(2**31)),
             n_threads=check_threads(self.n_jobs),
+            method=self.method,
+            checkpoint=check_path("checkpoint", self.checkpoint),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
@@ -455,11 +554,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             target.release.check_domain(family.domain, family=family.name)
         return target
 
-    def _assign(self, fits: list[Fit], *, several: bool) -> None:
+    def _assign(self, fits: list[Fit], *, several: bool, release: bool = True) -> None:
         """Store the results, as they are for one target and stacked for several."""
         self._fits, self._several = fits, several
         self._holds_imputed = fits[0].imputed is not None
-        self._holds_release = self._holds_imputed
+        self._holds_release = release
         for name, source in _STACKED.items():
             values = [getattr(fit, source) for fit in fits]
             setattr(self, name, np.array(values) if several else values[0])

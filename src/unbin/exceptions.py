@@ -17,6 +17,7 @@
     ├── FormulaError (ValueError)          a formula that is not one, or not a harmless one
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
+    ├── CheckpointError (ValueError)       a file that is not a checkpoint of this fit
     ├── OutputError (OSError)              a file that cannot be written
     ├── DownloadError (OSError)            a public file that did not arrive whole
     ├── FitInterruptedError                a fit was stopped before there was an estimate
@@ -90,6 +91,10 @@ class EncodingError(UnbinError, ValueError):
 
 class ModelFileError(UnbinError, ValueError):
     """A file does not hold a model as ``save`` writes it."""
+
+
+class CheckpointError(UnbinError, ValueError):
+    """A file does not hold coefficients that this fit can go on from."""
 
 
 class OutputError(UnbinError, OSError):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
+from unbin.checkpoint import checkpointed, discard, fingerprint
 from unbin.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.contextual import Context, block_context
 from unbin.design import Design, lay_out
@@ -24,6 +27,7 @@ from unbin.matching.solvers import Status as MatchingStatus
 from unbin.observed import fit_observed
 from unbin.published import Published, published_of
 from unbin.release import Release
+from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 
@@ -142,10 +146,81 @@ class Settings:
     max_iter: int
     seed: int
     n_threads: int
+    method: str
+    checkpoint: str | None
 
 
 _RESTARTS_IF_UNSURE = 4
+_TELLING = ("method", "alpha", "fit_intercept", "contextual", "solver", "tol")
+"""Settings that make a fit another fit."""
 _LEVEL = 0.05
+
+
+class People(Protocol):
+    """Everybody's features, in memory or in parts."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+
+    def context(self) -> Context:
+        """Return the block means of the features."""
+
+    def design(self, settings: Settings, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Features of the rows of X, each row in a block of the target."""
+
+    X: FloatArray
+    target: AggregatedTarget
+    offset: FloatArray | None
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    def context(self) -> Context:
+        return block_context(self.X, self.target)
+
+    def design(self, settings: Settings, context: Context | None = None) -> Design:
+        X, codes = self.X, self.target.codes
+        if context is not None:
+            X = np.column_stack([X, context.means[codes][:, context.used]])
+        return lay_out(
+            X,
+            codes,
+            len(self.target.release),
+            offset=self.offset,
+            fit_intercept=settings.fit_intercept,
+            seed=settings.seed,
+            n_threads=settings.n_threads,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """Features of people in the parts of an engine."""
+
+    people: Surveyed
+
+    @property
+    def n_features(self) -> int:
+        return len(self.people.whole.mean)
+
+    def context(self) -> Context:
+        return self.people.whole.context()
+
+    def design(self, settings: Settings, context: Context | None = None) -> Design:
+        scale = scale_of(
+            self.people.whole,
+            fit_intercept=settings.fit_intercept,
+            seed=settings.seed,
+            context=context,
+        )
+        return self.people.design(scale)
 
 
 def observed_fit(
@@ -189,11 +264,7 @@ def observed_fit(
 
 
 def matching_fit(
-    X: FloatArray,
-    target: AggregatedTarget,
-    family: Family | None,
-    settings: Settings,
-    offset: FloatArray | None,
+    people: People, release: Release, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the paper's estimator."""
     family, alpha = _named(family, settings)
@@ -202,30 +273,31 @@ def matching_fit(
             f"family: {family.name!r} has no divergence to match by; use method='likelihood', or "
             "gaussian, poisson or binomial"
         )
-    design = _design(X, target, settings, offset)
-    fit = fit_matching(
-        design,
-        target.release,
-        family,
-        alpha=alpha,
-        solver=settings.solver,
-        init=_init(settings.init, design),
-        n_init=_number_of_starts(settings.n_init, len(target.release), design.n_parameters),
-        tol=settings.tol,
-        max_iter=settings.max_iter,
-        rng=np.random.default_rng(settings.seed),
-    )
+    design = people.design(settings)
+    with _kept(design, release, family, settings) as found:
+        fit = fit_matching(
+            design,
+            release,
+            family,
+            alpha=alpha,
+            solver=settings.solver,
+            init=_init(settings.init, design) if found is None else found,
+            n_init=_number_of_starts(settings.n_init, len(release), design.n_parameters),
+            tol=settings.tol,
+            max_iter=settings.max_iter,
+            rng=np.random.default_rng(settings.seed),
+        )
     solution = fit.solution
+    if solution.status is not MatchingStatus.INTERRUPTED:
+        discard(settings.checkpoint)
     coef, intercept = design.to_coefficients(solution.theta)
-    residual = fit.z - family.inverse_link(design.eta(solution.theta))
-    spread = float(residual @ residual) / len(residual)
     return Fit(
         family=family,
         alpha=alpha,
         coef=coef,
         intercept=intercept,
-        nuisance=np.array([0.5 * np.log(max(spread, 1e-300))])[: len(family.nuisance_names)],
-        dispersion=spread if family.nuisance_names else 1.0,
+        nuisance=np.array([0.5 * np.log(max(fit.spread, 1e-300))])[: len(family.nuisance_names)],
+        dispersion=fit.spread if family.nuisance_names else 1.0,
         status=solution.status,
         objective=solution.value,
         relative_gradient=solution.relative_gradient,
@@ -233,35 +305,30 @@ def matching_fit(
         path=np.array(solution.path),
         n_iter=solution.n_iter,
         diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
-        imputed=design.to_rows_of_x(fit.z),
-        n_people=len(X),
-        n_blocks=len(target.release),
+        imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
+        n_people=design.n_people,
+        n_blocks=len(release),
     )
 
 
 def likelihood_fit(
-    X: FloatArray,
-    target: AggregatedTarget,
-    family: Family | None,
-    settings: Settings,
-    offset: FloatArray | None,
+    people: People, release: Release, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the likelihood of what was published; choose what the settings leave open."""
-    release = target.release
     if len(release.histogram.count) and len(release.order_statistics.value):
         rank_bounds(release, get_family("gaussian").domain)  # raises if they contradict each other
-    context = None if settings.contextual is False else block_context(X, target)
+    context = None if settings.contextual is False else people.context()
     designs = {}
     if settings.contextual is not True:
-        designs[False] = _design(X, target, settings, offset)
+        designs[False] = people.design(settings)
     if context is not None:
-        columns = np.column_stack([X, context.means[target.codes][:, context.used]])
-        designs[True] = _design(columns, target, settings, offset)
+        designs[True] = people.design(settings, context)
+    d = people.n_features
     model, selection = _choose(designs, release, family, settings)
-    fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, X.shape[1])
+    fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, d)
     if len(designs) == 2 and model.contextual and not _has_context(fit):
         model = replace(model, contextual=False)
-        fit = _likelihood_fit(designs[False], release, model, settings, None, X.shape[1])
+        fit = _likelihood_fit(designs[False], release, model, settings, None, d)
     return replace(fit, selection=selection)
 
 
@@ -290,16 +357,20 @@ def _likelihood_fit(
     d: int,
 ) -> Fit:
     family, context = model.family, context if model.contextual else None
-    found = fit_likelihood(
-        design,
-        release,
-        family,
-        alpha=model.alpha,
-        tol=(10 * settings.tol) ** 2,
-        max_iter=settings.max_iter,
-        means=release.means,
-        noise_sd=release.noise_sd,
-    )
+    with _kept(design, release, family, settings) as start:
+        found = fit_likelihood(
+            design,
+            release,
+            family,
+            alpha=model.alpha,
+            start=start,
+            tol=(10 * settings.tol) ** 2,
+            max_iter=settings.max_iter,
+            means=release.means,
+            noise_sd=release.noise_sd,
+        )
+    if found.status is not LikelihoodStatus.INTERRUPTED:
+        discard(settings.checkpoint)
     p = design.n_parameters
     coef, intercept = design.to_coefficients(found.theta)
     intercept += found.block_average if settings.fit_intercept else 0.0
@@ -322,7 +393,7 @@ def _likelihood_fit(
         path=np.array(found.path),
         n_iter=found.n_iter,
         diagnostics=diagnose(design, release, family, found, d),
-        imputed=Raking.of(design, release, family, found),
+        imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
         n_blocks=len(release),
         published=published_of(found, release.blocks, whole=family.domain.integer),
@@ -346,18 +417,15 @@ def dispersion(family: Family, nuisance: FloatArray) -> float:
     return float(np.exp(2 * nuisance[0] if family.name == "gaussian" else nuisance[0]))
 
 
-def _design(
-    X: FloatArray, target: AggregatedTarget, settings: Settings, offset: FloatArray | None
-) -> Design:
-    return lay_out(
-        X,
-        target.codes,
-        len(target.release),
-        offset=offset,
-        fit_intercept=settings.fit_intercept,
-        seed=settings.seed,
-        n_threads=settings.n_threads,
-    )
+def _kept(
+    design: Design, release: Release, family: Family, settings: Settings
+) -> AbstractContextManager[FloatArray | None]:
+    """Keep the coefficients of a fit at its checkpoint, and start from those that are there."""
+    if settings.checkpoint is None:
+        return nullcontext()
+    told = {"family": family, **{name: getattr(settings, name) for name in _TELLING}}
+    fit = fingerprint(release, design.center, design.scale, told)
+    return checkpointed(settings.checkpoint, fit)
 
 
 def _bin_scale(family: Family, found: LikelihoodFit, intercept: float) -> BinScale | None:

@@ -74,7 +74,11 @@ class Identity:
 
     def target(self, target: AggregatedTarget) -> AggregatedTarget:
         """Transform what was published."""
-        return target
+        return AggregatedTarget(self.release(target.release), target.codes)
+
+    def release(self, release: Release) -> Release:
+        """Transform a release."""
+        return release
 
     def mean(self, mean: FloatArray, dispersion: float) -> FloatArray:
         """Return the mean of the target itself, from the mean and variance as modelled."""
@@ -101,8 +105,8 @@ class Log(Identity):
             )
         return np.log(y)
 
-    def target(self, target: AggregatedTarget) -> AggregatedTarget:
-        return AggregatedTarget(log_release(target.release), target.codes)
+    def release(self, release: Release) -> Release:
+        return log_release(release)
 
     def mean(self, mean: FloatArray, dispersion: float) -> FloatArray:
         return np.asarray(np.exp(mean + 0.5 * dispersion))

@@ -375,6 +375,23 @@ class Release:
                 )
             return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
         seen, codes, rows = count_rows(blocks)
+        aligned = self.align_to(seen, rows, scale=scale, on_missing=on_missing)
+        return AggregatedTarget(aligned, codes)
+
+    def align_to(
+        self, seen: TextArray, rows: IntArray, *, scale: bool = False, on_missing: str = "error"
+    ) -> Release:
+        """Return the release of some blocks, in their order, with as many people as X has.
+
+        Parameters
+        ----------
+        seen : (B,) text
+            The blocks of X, sorted and distinct.
+        rows : (B,)
+            Rows of X in each.
+        scale, on_missing
+            As for ``align``.
+        """
         if on_missing == "error":
             check_all_present(self.blocks, self.is_published(), find_blocks(self.blocks, seen))
             release = self.select(seen)
@@ -389,8 +406,7 @@ class Release:
         tables.check_order(order, release.blocks)
         tables.check_ranks(order, rows, release.blocks)
         histogram = narrow(release.histogram, rows)
-        aligned = replace(release, n=rows, histogram=histogram, order_statistics=order)
-        return AggregatedTarget(aligned, codes)
+        return replace(release, n=rows, histogram=histogram, order_statistics=order)
 
     def check(self, blocks: ArrayLike) -> ReleaseCheck:
         """Report whether the release fits the rows of X: joins, totals, suppression, open bins.

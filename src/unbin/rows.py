@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -46,6 +47,10 @@ class Rows:
     start: IntArray
     fit_intercept: bool
     place: int = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        values = tuple(getattr(self, field.name) for field in fields(self))
+        return _received, values
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -92,9 +97,37 @@ class Rows:
             place=self.place + rows.start,
         )
 
+    def at(self, place: int) -> Rows:
+        """Return the same rows, ``place`` rows of other parts before them."""
+        return replace(self, place=place)
+
     def sums(self, values: FloatArray) -> FloatArray:
         """Add up values of the rows within each block here."""
         return np.add.reduceat(values, self.start[:-1], axis=0)
+
+
+def _received(matrix: FloatArray, *rest: Any) -> Rows:
+    """Make rows again that came from another process.
+
+    Arrays may arrive anywhere in memory, and BLAS rounds differently there: the last bits of sums
+    would depend on which process made them.
+    """
+    return Rows(aligned_copy(matrix), *rest)
+
+
+def aligned_copy(matrix: FloatArray) -> FloatArray:
+    """Return a matrix column-major, at an address that is a multiple of 64."""
+    copy = aligned_empty(matrix.shape)
+    copy[:] = matrix
+    return copy
+
+
+def aligned_empty(shape: tuple[int, ...]) -> FloatArray:
+    """Return a column-major matrix without values, at an address that is a multiple of 64."""
+    size = int(np.prod(shape))
+    space = np.empty(size + 8)
+    skip = -space.ctypes.data % 64 // 8
+    return np.asarray(space[skip : skip + size].reshape(shape, order="F"))
 
 
 def arrange(
@@ -130,7 +163,7 @@ def arrange(
     # a stable sort of 16-bit codes is a radix sort
     small = codes.astype(np.uint16) if len(size) <= 1 << 16 else codes
     order = np.argsort(small, kind="stable")
-    matrix = np.empty((n, d), order="F")
+    matrix = aligned_empty((n, d))
     key = np.empty(n, dtype=np.uint64)
     for low in range(0, n, _GATHER_ROWS):
         rows = np.take(X, order[low : low + _GATHER_ROWS], axis=0)

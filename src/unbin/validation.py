@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ from unbin.exceptions import (
 from unbin.families import Family
 from unbin.fits import Fit
 from unbin.frames import as_floats
+from unbin.release import Release
 from unbin.settings import check_whole
+from unbin.sources import Columns
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 
@@ -80,6 +83,43 @@ def check_init(init: ArrayLike) -> FloatArray:
             f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
             "intercept, then the slopes"
         ) from None
+
+
+def as_releases(y: Any) -> list[Release]:
+    """Return the releases of ``fit`` to people in files or on a cluster."""
+    found = list(y) if isinstance(y, list | tuple) else [y]
+    if not found or not all(isinstance(item, Release) for item in found):
+        raise AggregatedTargetError(
+            f"y: must be a release when X is a file or a Dask collection, got {type(y).__name__}; "
+            "pass the release itself, its blocks are joined by the column block=..."
+        )
+    return found
+
+
+def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) -> Columns:
+    """Return the columns of a file or frame that ``fit`` was told to read."""
+    if block is None:
+        raise ParameterError("block: must name the column of block ids, got None; pass block=...")
+    named = isinstance(X, str | Path) or hasattr(X, "columns")
+    if named and (features is None or isinstance(features, str) or len(features) == 0):
+        raise ParameterError(
+            f"features: must list the columns that are features, got {features!r}; pass "
+            "features=[...]"
+        )
+    if not named and features is not None and len(features) != X.shape[1]:
+        raise ParameterError(
+            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
+        )
+    return Columns(tuple(map(str, features or ())), block, offset)
+
+
+def check_path(name: str, path: Any) -> str | None:
+    """Return a path as text, or None."""
+    if path is None:
+        return None
+    if not isinstance(path, str | Path) or not str(path):
+        raise ParameterError(f"{name}: must be a path, got {path!r}; pass one, or None")
+    return str(path)
 
 
 def check_threads(n_jobs: Any) -> int:

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from unbin.typing import FloatArray
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -22,12 +24,15 @@ class Step:
         What is minimised, per person.
     distance, goal : float
         How far from the solution the solver thinks it is, and where it will stop.
+    parameters : (p,) or None
+        The iterate, in the solver's own units; a fit can start from it. None where there is none.
     """
 
     iteration: int
     objective: float
     distance: float
     goal: float
+    parameters: FloatArray | None = None
 
 
 Watcher = Callable[[Step], bool]
@@ -42,6 +47,19 @@ def watching(watcher: Watcher | None) -> Iterator[None]:
         yield
     finally:
         _watcher.reset(token)
+
+
+@contextmanager
+def noting(note: Callable[[Step], None]) -> Iterator[None]:
+    """Call ``note`` with every step of the fits made inside, beside whoever watches already."""
+    before = _watcher.get()
+
+    def both(step: Step) -> bool:
+        note(step)
+        return before is not None and before(step)
+
+    with watching(both):
+        yield
 
 
 def unwatched() -> AbstractContextManager[None]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -15,17 +15,38 @@ class Parts(Protocol):
     def __len__(self) -> int:
         """Return the number of parts."""
 
-    def stream(self, function: Callable[..., Result], *args: Any) -> Iterator[Result]:
-        """Yield ``function(part, *args)`` of every part, in order."""
+    def stream(
+        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        """Yield ``function(part, *args)`` of every part, in order.
 
-    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        With ``each``, one argument per part, ``function(part, *args, each[k])``. It may be what
+        ``keep`` returned.
+        """
+
+    def total(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Any:
         """Return the sum of ``function(part, *args)``, added up in an order that never changes.
 
         Results are arrays, or tuples of what can be added.
         """
 
-    def keep(self, function: Callable[..., Any], *args: Any) -> Parts:
+    def keep(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Parts:
         """Return the results of ``function(part, *args)`` as parts, kept where they were made."""
+
+    def later(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Parts:
+        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
+
+    def settled(self, n_bytes: int) -> Parts:
+        """Return the parts, kept where they are made if there is room for so many bytes."""
+
+    def __getitem__(self, k: int) -> Any:
+        """Return a part, or what stands for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +73,28 @@ class Recipe:
         for function, more in rest:
             value = function(value, *more)
         return value
+
+
+def calls(
+    parts: Sequence[Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    each: Sequence[Any] | None,
+) -> Iterator[tuple[Any, ...]]:
+    """Return what ``apply`` is called with, part by part."""
+    if each is None:
+        return ((part, function, *args) for part in parts)
+    return ((parts[k], function, *args, each[k]) for k in range(len(parts)))
+
+
+def recipes(
+    parts: Sequence[Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    each: Sequence[Any] | None,
+) -> list[Recipe]:
+    """Return recipes with one more step; the parts are recipes."""
+    return [part.then(*step) for part, *step in calls(parts, function, args, each)]
 
 
 def apply(part: Any, function: Callable[..., Result], *args: Any) -> Result:

@@ -17,7 +17,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from unbin.engines.base import Recipe, Result, add, apply
+from unbin.engines.base import Recipe, Result, add, apply, calls, recipes
 
 _AHEAD = 2
 """Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
@@ -39,17 +39,22 @@ class LocalParts:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def stream(self, function: Callable[..., Result], *args: Any) -> Iterator[Result]:
+    def __getitem__(self, k: int) -> Any:
+        return self.parts[k]
+
+    def stream(
+        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
         """Yield ``function(part, *args)`` of every part, in order."""
+        work = calls(self.parts, function, args, each)
         if self.n_threads <= 1:
-            for part in self.parts:
-                yield apply(part, function, *args)
+            yield from (apply(*call) for call in work)
             return
         waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(self.n_threads) as pool:
             try:
-                for part in self.parts:
-                    waiting.append(pool.submit(apply, part, function, *args))
+                for call in work:
+                    waiting.append(pool.submit(apply, *call))
                     if len(waiting) > _AHEAD * self.n_threads:
                         yield waiting.popleft().result()
                 while waiting:
@@ -58,18 +63,29 @@ class LocalParts:
                 for future in waiting:
                     future.cancel()
 
-    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+    def total(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Any:
         """Return the sum of ``function(part, *args)``."""
-        return reduce(add, self.stream(function, *args))
+        return reduce(add, self.stream(function, *args, each=each))
 
-    def keep(self, function: Callable[..., Any], *args: Any) -> LocalParts:
+    def keep(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> LocalParts:
         """Return the results of ``function(part, *args)`` as parts."""
-        return LocalParts(list(self.stream(function, *args)), self.n_threads)
+        return LocalParts(list(self.stream(function, *args, each=each)), self.n_threads)
 
-    def later(self, function: Callable[..., Any], *args: Any) -> LocalParts:
-        """Return recipes for ``function(part, *args)``; the parts must be recipes."""
-        recipes = [part.then(function, *args) for part in self.parts if isinstance(part, Recipe)]
-        return LocalParts(recipes, self.n_threads)
+    def later(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> LocalParts:
+        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
+        if not all(isinstance(part, Recipe) for part in self.parts):
+            return self.keep(function, *args, each=each)
+        return LocalParts(recipes(self.parts, function, args, each), self.n_threads)
+
+    def settled(self, n_bytes: int) -> LocalParts:
+        """Return the parts as they are: who has room for all people passes arrays."""
+        return self
 
 
 def available_threads() -> int:

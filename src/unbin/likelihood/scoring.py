@@ -283,7 +283,7 @@ def solve_quasi_score(
     path, memory = [decrement], _Memory()
     length, n_iter = 1.0, 1
     while decrement > tol and n_iter < max_iter:
-        if is_watched() and stop_after(Step(n_iter, -log_score(problem, sums), decrement, tol)):
+        if is_watched() and stop_after(_step(problem, free, sums, decrement, n_iter, tol)):
             return ScoringResult(free, sums, Status.INTERRUPTED, n_iter, tuple(path))
         if n_iter <= _CAPPED_STEPS:
             length = min(length, 1.0 / max(float(np.linalg.norm(step / cap)), 1e-300))
@@ -307,6 +307,13 @@ def solve_quasi_score(
                 break
     status = Status.CONVERGED if decrement <= tol else Status.NOT_CONVERGED
     return ScoringResult(free, sums, status, n_iter, tuple(path))
+
+
+def _step(
+    problem: Problem, free: FloatArray, sums: ScoreSums, decrement: float, n_iter: int, tol: float
+) -> Step:
+    at = np.concatenate(problem.coordinates.split(free))
+    return Step(n_iter, -log_score(problem, sums), decrement, tol, at)
 
 
 class _Memory:

@@ -18,7 +18,7 @@ import numpy as np
 
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit
-from unbin.matching.objective import nearest_targets
+from unbin.matching.nearest import nearest_targets
 from unbin.typing import FloatArray, KeyArray
 from unbin.watching import Step, stop_after, unwatched
 

@@ -30,15 +30,18 @@ class MatchingFit:
     ----------
     solution : Solution
         The best of all restarts; its status says whether the release can tell.
-    z : (n,)
-        Imputed targets, in the order of the design.
+    z : (n,) or None
+        Imputed targets, in the order of the design; None where not all rows are in memory.
+    spread : float
+        Mean of (z - mean)².
     restart_disagreement : float
         The largest relative difference between the linear predictors of restarts that reached the
         same objective; NaN with a single start.
     """
 
     solution: Solution
-    z: FloatArray
+    z: FloatArray | None
+    spread: float
     restart_disagreement: float
 
 
@@ -70,7 +73,18 @@ def fit_matching(
     best = min(solutions, key=lambda solution: solution.value)
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status
-    return MatchingFit(replace(best, status=status), objective.impute(best.theta), disagreement)
+    z, spread = _targets(objective, best.theta)
+    return MatchingFit(replace(best, status=status), z, spread, disagreement)
+
+
+def _targets(objective: Objective, theta: FloatArray) -> tuple[FloatArray | None, float]:
+    """Return the imputed targets where rows are in memory, and the mean of (z - mean)²."""
+    design = objective.design
+    if design.rows is None:
+        return None, objective.sums(theta)[2] / design.n_people
+    z = objective.impute(theta)
+    residual = z - objective.family.inverse_link(design.eta(theta))
+    return z, float(residual @ residual) / len(residual)
 
 
 def matching_bounds(release: Release, family: BregmanFamily) -> RankBounds:

@@ -15,10 +15,10 @@ import numpy as np
 from unbin.design import Design
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
-from unbin.matching.impute import impute
-from unbin.matching.splits import best_split
+from unbin.matching.nearest import nearest_targets
+from unbin.matching.spread import spread_sums
 from unbin.rows import Rows
-from unbin.typing import FloatArray, KeyArray
+from unbin.typing import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +48,23 @@ class Objective:
         if self.bounds is None:
             value, gradient = self.design.total(observed_sums, self.family, self.z, theta)
         else:
-            parts = self.design.whole_blocks("matching")
-            value, gradient = parts.total(matching_sums, self.family, self.bounds, theta)
+            value, gradient, _ = self.sums(theta)
         penalty = 0.5 * float(self.ridge @ theta**2)
         n = self.design.n_people
         return value / n + penalty, gradient / n + self.ridge * theta
 
+    def sums(self, theta: FloatArray) -> tuple[float, FloatArray, float]:
+        """Return D(z || mean), its gradient and Σ (z - mean)², z at its best."""
+        assert self.bounds is not None
+        whole = self.design.whole
+        if whole is None:
+            return spread_sums(self.design.parts, self.family, self.bounds, theta)
+        value, gradient, square = whole.total(matching_sums, self.family, self.bounds, theta)
+        return value, gradient, square
+
     def impute(self, theta: FloatArray) -> FloatArray:
         """Return the targets z at theta, in the order of the design."""
-        parts = self.design.whole_blocks("matching")
+        parts = self.design.whole_blocks("imputing targets")
         return np.concatenate(list(parts.stream(imputed, self.family, self.bounds, theta)))
 
     def hessian(self, theta: FloatArray) -> FloatArray:
@@ -79,12 +87,14 @@ class Objective:
 
 def matching_sums(
     rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
-) -> tuple[float, FloatArray]:
-    """Return D(z || mean) and its gradient over whole blocks, z at its best."""
+) -> tuple[float, FloatArray, float]:
+    """Return D(z || mean), its gradient and Σ (z - mean)² over whole blocks, z at its best."""
     eta = rows.eta(theta)
     mean = family.inverse_link(eta)
     z = nearest_targets(mean, eta, bounds.part(rows.span), family, rows.key)
-    return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
+    residual = mean - z
+    value = family.total_divergence(z, eta, mean)
+    return value, rows.gradient(residual), float(residual @ residual)
 
 
 def observed_sums(
@@ -101,12 +111,3 @@ def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatA
     eta = rows.eta(theta)
     part = bounds.part(rows.span)
     return nearest_targets(family.inverse_link(eta), eta, part, family, rows.key)
-
-
-def nearest_targets(
-    mean: FloatArray, eta: FloatArray, bounds: RankBounds, family: BregmanFamily, key: KeyArray
-) -> FloatArray:
-    """Return the targets nearest to the means, over all counts that may have been suppressed."""
-    if bounds.count_low is not None:
-        bounds = best_split(mean, bounds, family, eta, key)
-    return impute(mean, bounds, eta=eta, key=key)

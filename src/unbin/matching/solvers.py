@@ -157,7 +157,8 @@ def _lbfgs_run(
         nonlocal stopped
         value = float(intermediate_result.fun)  # type: ignore[attr-defined]
         path.append(value)
-        stopped = stop_after(Step(len(path) - 1, value, best.relative_gradient, tol))
+        step = Step(len(path) - 1, value, best.relative_gradient, tol, best.theta)
+        stopped = stop_after(step)
         if stopped:
             raise StopIteration
 
@@ -197,7 +198,7 @@ def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter
             break
         theta, n_iter = step.theta, n_iter + 1
         path.append(value)
-        if stop_after(Step(n_iter, value, frame.relative(gradient), tol)):
+        if stop_after(Step(n_iter, value, frame.relative(gradient), tol, theta)):
             status = Status.INTERRUPTED
             break
     solution = Solution(theta, value, frame.relative(gradient), n_iter, tuple(path), status)

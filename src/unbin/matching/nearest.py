@@ -1,0 +1,18 @@
+"""The z-step over all counts that may have been suppressed: the best split, then the lemma."""
+
+from __future__ import annotations
+
+from unbin.families import BregmanFamily
+from unbin.matching.bounds import RankBounds
+from unbin.matching.impute import impute
+from unbin.matching.splits import best_split
+from unbin.typing import FloatArray, KeyArray
+
+
+def nearest_targets(
+    mean: FloatArray, eta: FloatArray, bounds: RankBounds, family: BregmanFamily, key: KeyArray
+) -> FloatArray:
+    """Return the targets nearest to the means, over all counts that may have been suppressed."""
+    if bounds.count_low is not None:
+        bounds = best_split(mean, bounds, family, eta, key)
+    return impute(mean, bounds, eta=eta, key=key)
