@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from unbin.frames import as_text, column
 from unbin.survey import Slab
 from unbin.typing import FloatArray
 
-_PART_ROWS = 1 << 18
-"""Rows of a part that row groups are gathered into; a larger row group is a part of its own."""
+_PART_BYTES = 1 << 24
+"""Bytes of the columns of a part, about: several are in the making at a time."""
+_FEWEST_ROWS = 1 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +52,18 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RowGroups:
-    """Some row groups of a Parquet file."""
+    """Some row groups of a Parquet file, or some rows of a single one.
+
+    Attributes
+    ----------
+    path : str
+    groups : tuple of int
+    rows : (first, last) or None
+    """
 
     path: str
     groups: tuple[int, ...]
+    rows: tuple[int, int] | None = None
 
 
 def is_source(X: Any) -> bool:
@@ -83,14 +93,14 @@ def open_slabs(
             slabs = [opened.submit(_frame_slab, frame, columns, pure=False) for frame in frames]
         else:
             pieces = opened.compute(_pieces(X, columns))
-            slabs = [opened.submit(_array_slab, *piece, pure=False) for piece in pieces]
+            slabs = [opened.submit(_array_slab, piece, pure=False) for piece in pieces]
         yield DaskParts(opened, slabs, checkpoint)
 
 
 def find_parts(pattern: str | Path, columns: Columns) -> list[RowGroups]:
     """Return the parts of all Parquet files that a path, a folder or a pattern names."""
     paths = _paths(str(pattern))
-    found = []
+    found: list[RowGroups] = []
     for path in paths:
         file = _open(path)
         missing = [name for name in columns.names if name not in file.schema_arrow.names]
@@ -100,7 +110,7 @@ def find_parts(pattern: str | Path, columns: Columns) -> list[RowGroups]:
                 f"{Path(path).name}: must have the column {missing[0]!r}, got {known}; check its "
                 "name"
             )
-        found += [RowGroups(path, groups) for groups in _gather(file.metadata)]
+        found += _gather(path, file.metadata, _rows_of_part(len(columns.names)))
     if not found:
         raise ReadError(f"{pattern}: must hold people, got no rows; check the files")
     return found
@@ -111,9 +121,7 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
     pa = _pyarrow()
     where = Path(part.path).name
     try:
-        table = _open(part.path).read_row_groups(
-            list(part.groups), columns=columns.names, use_threads=False
-        )
+        table = _read(part, columns.names)
     except (pa.ArrowException, OSError) as error:
         raise ReadError(f"{where}: must be a whole Parquet file, got {error}") from None
     X = np.empty((len(table), len(columns.features)), order="F")
@@ -160,8 +168,9 @@ def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
     return [list(piece) for piece in zip(*cut, strict=True)]
 
 
-def _array_slab(X: Any, ids: Any, offset: Any = None) -> Slab:
-    """Turn pieces of Dask arrays into a slab."""
+def _array_slab(piece: list[Any]) -> Slab:
+    """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
+    X, ids, offset = [*piece, None][:3]
     values = _numbers(np.asarray(X), "partition", "X")
     names, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
     shift = None if offset is None else _numbers(np.asarray(offset), "partition", "offset")
@@ -178,12 +187,11 @@ def _slab(
 
 
 def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
-    try:
-        numbers = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    if values.dtype.kind not in "fiub":
         raise ReadError(
             f"{where}, column {name!r}: must hold numbers, got {values.dtype}; encode it first"
-        ) from None
+        )
+    numbers = np.asarray(values, dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise DomainError(
             f"{where}, column {name!r}: must be finite, got NaN or inf; fill it in or drop the "
@@ -192,20 +200,47 @@ def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
     return numbers
 
 
-def _gather(metadata: Any) -> Iterator[tuple[int, ...]]:
-    """Put neighbouring row groups together until a part has enough rows."""
+def _rows_of_part(n_columns: int) -> int:
+    return max(_PART_BYTES // (8 * n_columns), _FEWEST_ROWS)
+
+
+def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:
+    """Put neighbouring row groups together, and cut large ones, into parts of ``most`` rows."""
     held: list[int] = []
     rows = 0
     for k in range(metadata.num_row_groups):
         size = metadata.row_group(k).num_rows
-        if held and rows + size > _PART_ROWS:
-            yield tuple(held)
+        if held and rows + size > most:
+            yield RowGroups(path, tuple(held))
             held, rows = [], 0
-        if size:
+        if size > most:
+            edges = np.linspace(0, size, -(-size // most) + 1).astype(int).tolist()
+            yield from (RowGroups(path, (k,), cut) for cut in pairwise(edges))
+        elif size:
             held.append(k)
             rows += size
     if held:
-        yield tuple(held)
+        yield RowGroups(path, tuple(held))
+
+
+def _read(part: RowGroups, names: list[str]) -> Any:
+    """Read a part; of the rows of a large row group those before it are decoded and dropped."""
+    file, groups = _open(part.path), list(part.groups)
+    if part.rows is None:
+        return file.read_row_groups(groups, columns=names, use_threads=False)
+    first, last = part.rows
+    kept, done = [], 0
+    batches = file.iter_batches(
+        batch_size=last - first, row_groups=groups, columns=names, use_threads=False
+    )
+    for batch in batches:
+        low, high = max(first - done, 0), min(last - done, len(batch))
+        if low < high:
+            kept.append(batch.slice(low, high - low))
+        done += len(batch)
+        if done >= last:
+            break
+    return _pyarrow().Table.from_batches(kept)
 
 
 def _paths(pattern: str) -> Sequence[str]:

@@ -21,6 +21,8 @@ from unbin.exceptions import EngineError
 _PATIENCE = 40.0
 """Seconds without any worker after which a fit gives up."""
 _POLL = 2.0
+_CONNECT = 20
+"""Seconds that a scheduler has to answer."""
 _FAN_IN = 4
 """Sums added at a time."""
 _ATTEMPTS = 5
@@ -155,7 +157,7 @@ def open_client(client: Any) -> Iterator[Any]:
         yield client
     elif isinstance(client, str):
         try:
-            found = distributed.Client(client, timeout=20)
+            found = distributed.Client(client, timeout=_CONNECT)
         except (OSError, ValueError) as error:
             raise EngineError(
                 f"client: no scheduler answers at {client!r}, got {error}; check the address"

@@ -1,0 +1,139 @@
+"""A fit that was killed goes on from its checkpoint."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import unbin
+from unbin.datasets import simulate
+from unbin.exceptions import CheckpointError, ParameterError
+from unbin.watching import watching
+
+SCRIPT = """
+import sys, time, json, unbin
+from unbin.datasets import simulate
+from unbin.watching import watching
+path, method = sys.argv[1:]
+sim = simulate(3000, 4, 80, between=0.2, noise=1.0, random_state=0)
+target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
+model = unbin.AggregatedGLM(method=method, tol=1e-7, random_state=0, checkpoint=path, n_jobs=1)
+steps = []
+def slowly(step):
+    steps.append(step.distance)
+    print(json.dumps({"step": step.distance}), flush=True)
+    time.sleep(0.05)
+    return False
+with watching(slowly):
+    model.fit(sim.X, target)
+print(json.dumps({"coef": list(model.coef_), "steps": len(steps)}), flush=True)
+"""
+
+
+def start(path, method):
+    return subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(path), method],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("method", ["likelihood", "matching"])
+def test_a_fit_resumes_after_its_process_is_killed(tmp_path, method):
+    """Ten kills with each method, at random moments from the first step on."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "fit.checkpoint"
+    whole = start(tmp_path / "other.checkpoint", method)
+    expected = json.loads(whole.communicate()[0].splitlines()[-1])
+    kills, moved = 0, 0
+    while kills < 10:
+        run = start(path, method)
+        first = json.loads(run.stdout.readline())
+        time.sleep(float(rng.uniform(0, 0.04 * expected["steps"])))
+        if run.poll() is None:
+            run.send_signal(signal.SIGKILL)
+            kills += 1
+        rest = run.communicate()[0]
+        if path.exists():
+            json.loads(path.read_text())  # never half a file
+            moved += 1
+        elif "coef" not in rest:
+            assert "step" in first  # killed before the first was written
+    last = json.loads(start(path, method).communicate()[0].splitlines()[-1])
+    np.testing.assert_allclose(last["coef"], expected["coef"], rtol=1e-5)
+    assert moved > 0
+    assert not path.exists()
+
+
+def interrupted(tmp_path, **settings):
+    """Leave a checkpoint behind after two steps."""
+    sim = simulate(2000, 3, 60, between=0.2, noise=1.0, random_state=0)
+    target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
+    path = tmp_path / "fit.checkpoint"
+    model = unbin.AggregatedGLM(
+        method="matching", tol=1e-7, random_state=0, checkpoint=path, **settings
+    )
+    with watching(lambda step: step.iteration == 4), pytest.warns(UserWarning, match="converge"):
+        model.fit(sim.X, target)
+    return sim, target, path, model
+
+
+def test_a_checkpoint_holds_coefficients_and_shortens_the_next_fit(tmp_path):
+    sim, target, path, stopped = interrupted(tmp_path)
+    content = json.loads(path.read_text())
+    assert set(content) == {"format", "fit", "iteration", "parameters", "checksum"}
+    assert len(content["parameters"]) == 4
+    whole = unbin.AggregatedGLM(method="matching", tol=1e-7, random_state=0).fit(sim.X, target)
+    model = unbin.AggregatedGLM(method="matching", tol=1e-7, random_state=5, checkpoint=path)
+    model.fit(sim.X, target)
+    np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-5)
+    assert model.n_iter_ < whole.n_iter_
+    assert not path.exists()
+    assert stopped.status_.name == "INTERRUPTED"
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "not json", '{"checksum": 1, "parameters": ["x"]}', "[]"]
+)
+def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path, text):
+    sim, target, path, _ = interrupted(tmp_path)
+    path.write_text(text)
+    model = unbin.AggregatedGLM(method="matching", tol=1e-7, random_state=0, checkpoint=path)
+    with pytest.raises(CheckpointError, match="must be a file that a fit wrote"):
+        model.fit(sim.X, target)
+    assert path.read_text() == text
+
+
+def test_a_changed_number_is_noticed(tmp_path):
+    sim, target, path, _ = interrupted(tmp_path)
+    content = json.loads(path.read_text())
+    content["parameters"][0] = (1.0).hex()
+    path.write_text(json.dumps(content))
+    model = unbin.AggregatedGLM(method="matching", tol=1e-7, random_state=0, checkpoint=path)
+    with pytest.raises(CheckpointError, match="is damaged"):
+        model.fit(sim.X, target)
+
+
+@pytest.mark.parametrize(
+    "change", [{"alpha": 0.1}, {"method": "likelihood"}, {"tol": 1e-5}, "data"]
+)
+def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
+    sim, target, path, _ = interrupted(tmp_path)
+    settings = {"method": "matching", "tol": 1e-7, "random_state": 0, "checkpoint": path}
+    X = sim.X
+    if change == "data":
+        X = sim.X * 1.01
+    else:
+        settings |= change
+    with pytest.raises(CheckpointError, match="is of another fit"):
+        unbin.AggregatedGLM(**settings).fit(X, target)
+
+
+def test_a_checkpoint_is_a_path(tmp_path):
+    sim = simulate(200, 1, 5, random_state=0)
+    with pytest.raises(ParameterError, match="checkpoint"):
+        unbin.AggregatedGLM(checkpoint=3).fit(sim.X, sim.y)
