@@ -162,8 +162,8 @@ def test_row_groups_are_gathered_and_cut(tmp_path, most):
     pq.write_table(pa.table({"x": values, "b": ["a"] * 1000}), path, row_group_size=130)
     parts = list(sources._gather(str(path), pq.ParquetFile(path).metadata, most))
     slabs = [sources.read_slab(part, sources.Columns(("x",), "b", None)) for part in parts]
-    np.testing.assert_array_equal(np.concatenate([slab.X[:, 0] for slab in slabs]), values)
-    assert max(len(slab.X) for slab in slabs) <= max(most, 1)
+    np.testing.assert_array_equal(np.concatenate([slab.columns[0] for slab in slabs]), values)
+    assert max(len(slab.codes) for slab in slabs) <= max(most, 1)
 
 
 # -- cut ranks -----------------------------------------------------------------------------------
@@ -229,14 +229,14 @@ def make_slab(rng, n, shift):
     names = np.array(["a", "b", "c", "d"])[: rng.integers(2, 5)]
     codes = np.concatenate([np.arange(len(names)), rng.integers(0, len(names), n - len(names))])
     X = rng.normal(size=(n, 3)) * [1, 1e-3, 0] + [shift, 1e6, 7]
-    return Slab(X, names, codes, None)
+    return Slab(tuple(X.T), names, codes, None)
 
 
 def test_surveys_add_up():
     rng = np.random.default_rng(0)
     slabs = [make_slab(rng, n, shift) for n, shift in ((30, 0), (500, 3), (7, -50))]
     people = Surveyed.of(LocalParts(slabs))
-    X = np.concatenate([slab.X for slab in slabs])
+    X = np.concatenate([np.column_stack(slab.columns) for slab in slabs])
     ids = np.concatenate([slab.blocks[slab.codes] for slab in slabs])
     whole = people.whole
     np.testing.assert_array_equal(whole.blocks, np.unique(ids))

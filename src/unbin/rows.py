@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from unbin.typing import FloatArray, IntArray, KeyArray
 
 _PIECE_ROWS = 1 << 15
 """Rows worked on at a time: a piece of the rows and its temporaries stay in the cache."""
+_HASH_START = np.uint64(14695981039346656037)
 _GATHER_ROWS = 1 << 12
 """Rows copied at a time, so that turning them column-major stays in the cache."""
 
@@ -160,9 +162,7 @@ def arrange(
     size = np.bincount(codes)
     blocks = np.flatnonzero(size)
     start = np.concatenate([[0], np.cumsum(size[blocks])])
-    # a stable sort of 16-bit codes is a radix sort
-    small = codes.astype(np.uint16) if len(size) <= 1 << 16 else codes
-    order = np.argsort(small, kind="stable")
+    order = _stable_order(codes, len(size))
     matrix = aligned_empty((n, d))
     key = np.empty(n, dtype=np.uint64)
     for low in range(0, n, _GATHER_ROWS):
@@ -174,12 +174,61 @@ def arrange(
     return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order
 
 
+def arrange_columns(
+    columns: Sequence[FloatArray],
+    codes: IntArray,
+    center: FloatArray,
+    scale: FloatArray,
+    *,
+    offset: FloatArray | None = None,
+    fit_intercept: bool = True,
+    seed: int = 0,
+) -> Rows:
+    """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
+
+    The same rows, with the same keys, as :func:`arrange` makes of a matrix.
+    """
+    size = np.bincount(codes)
+    blocks = np.flatnonzero(size)
+    start = np.concatenate([[0], np.cumsum(size[blocks])])
+    order = _stable_order(codes, len(size))
+    matrix = aligned_empty((len(codes), len(columns)))
+    key = np.full(len(codes), _HASH_START ^ np.uint64(seed), dtype=np.uint64)
+    for j, values in enumerate(columns):
+        _place_column(values, order, center[j], scale[j], matrix[:, j], key)
+    laid_out = np.zeros(len(codes)) if offset is None else offset[order]
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept)
+
+
+def _stable_order(codes: IntArray, n_codes: int) -> IntArray:
+    # a stable sort of 16-bit codes is a radix sort
+    small = codes.astype(np.uint16) if n_codes <= 1 << 16 else codes
+    return np.argsort(small, kind="stable")
+
+
+@njit(cache=True, nogil=True)
+def _place_column(values, order, center, scale, out, key):  # type: ignore[no-untyped-def]
+    """Write a column in another order, standardised, and take it into the hash of its rows."""
+    word = np.empty(1)
+    bits = word.view(np.uint64)
+    for i in range(len(order)):
+        word[0] = values[order[i]] + 0.0  # -0.0 becomes 0.0
+        key[i] = _mixed(key[i], bits[0])
+        out[i] = (word[0] - center) / scale
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _mixed(h, word):  # type: ignore[no-untyped-def]
+    """Take a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
+    h = (h ^ word) * np.uint64(1099511628211)
+    return h ^ (h >> np.uint64(29))
+
+
 @njit(cache=True, nogil=True)
 def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
-    """Hash the bits of each row (FNV-1a on 64-bit words, mixed once per word)."""
+    """Hash the bits of each row."""
     for i in range(words.shape[0]):
-        h = np.uint64(14695981039346656037) ^ seed
+        h = _HASH_START ^ seed
         for j in range(words.shape[1]):
-            h = (h ^ words[i, j]) * np.uint64(1099511628211)
-            h ^= h >> np.uint64(29)
+            h = _mixed(h, words[i, j])
         out[i] = h

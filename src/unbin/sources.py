@@ -124,35 +124,31 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
         table = _read(part, columns.names)
     except (pa.ArrowException, OSError) as error:
         raise ReadError(f"{where}: must be a whole Parquet file, got {error}") from None
-    X = np.empty((len(table), len(columns.features)), order="F")
-    for j, name in enumerate(columns.features):
-        X[:, j] = _numbers(table.column(name).to_numpy(), where, name)
-    offset = None
-    if columns.offset is not None:
-        offset = _numbers(table.column(columns.offset).to_numpy(), where, columns.offset)
+    values = {
+        name: _numbers(table.column(name).to_numpy(), where, name)
+        for name in (*columns.features, columns.offset)
+        if name is not None
+    }
     coded = table.column(columns.block).combine_chunks().dictionary_encode()
     if coded.null_count:
         raise AlignmentError(
             f"{where}, column {columns.block!r}: must name the block of each row, got "
             f"{coded.null_count} empty ones; fill them in or drop the people"
         )
-    return _slab(
-        X, coded.dictionary.to_numpy(zero_copy_only=False), coded.indices.to_numpy(), offset
-    )
+    names = coded.dictionary.to_numpy(zero_copy_only=False)
+    return _slab(values, columns, names, coded.indices.to_numpy())
 
 
 def _frame_slab(frame: Any, columns: Columns) -> Slab:
     """Turn a partition of a Dask frame into a slab."""
-    where = "partition"
-    X = np.empty((len(frame), len(columns.features)), order="F")
-    for j, name in enumerate(columns.features):
-        X[:, j] = _numbers(column(frame, name, role="features"), where, name)
-    offset = None
-    if columns.offset is not None:
-        offset = _numbers(column(frame, columns.offset, role="offset"), where, columns.offset)
+    values = {
+        name: _numbers(column(frame, name, role="features"), "partition", name)
+        for name in (*columns.features, columns.offset)
+        if name is not None
+    }
     ids = as_text(column(frame, columns.block, role="block"), where="block")
     names, codes = np.unique(ids, return_inverse=True)
-    return _slab(X, names, codes, offset)
+    return _slab(values, columns, names, codes)
 
 
 def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
@@ -171,19 +167,20 @@ def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
 def _array_slab(piece: list[Any]) -> Slab:
     """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
     X, ids, offset = [*piece, None][:3]
-    values = _numbers(np.asarray(X), "partition", "X")
-    names, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
+    features = tuple(np.asfortranarray(_numbers(np.asarray(X), "partition", "X")).T)
+    blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
     shift = None if offset is None else _numbers(np.asarray(offset), "partition", "offset")
-    return _slab(values, names, codes, shift)
+    return Slab(features, blocks, codes.astype(np.int64), shift)
 
 
 def _slab(
-    X: FloatArray, names: NDArray[Any], codes: NDArray[Any], offset: FloatArray | None
+    values: dict[str, FloatArray], columns: Columns, names: NDArray[Any], codes: NDArray[Any]
 ) -> Slab:
     """Make a slab of coded blocks whose names are in any order."""
     text = as_text(names, where="block")
     blocks, place = np.unique(text, return_inverse=True)
-    return Slab(X, blocks, place[codes].astype(np.int64), offset)
+    features = tuple(values[name] for name in columns.features)
+    return Slab(features, blocks, place[codes].astype(np.int64), values.get(columns.offset))
 
 
 def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:

@@ -10,7 +10,7 @@ import numpy as np
 from unbin.contextual import CONSTANT, Context
 from unbin.design import Design
 from unbin.engines import Parts
-from unbin.rows import Rows, arrange
+from unbin.rows import Rows, arrange_columns
 from unbin.typing import BoolArray, FloatArray, IntArray, TextArray
 
 
@@ -20,7 +20,7 @@ class Slab:
 
     Attributes
     ----------
-    X : (n, d)
+    columns : d arrays of shape (n,)
     blocks : (b,) text, sorted
         The distinct blocks of these people.
     codes : (n,)
@@ -28,7 +28,7 @@ class Slab:
     offset : (n,) or None
     """
 
-    X: FloatArray
+    columns: tuple[FloatArray, ...]
     blocks: TextArray
     codes: IntArray
     offset: FloatArray | None
@@ -92,12 +92,12 @@ class Survey:
 
 def survey(slab: Slab) -> Survey:
     """Count the people of a slab by block, and measure its columns."""
-    d = slab.X.shape[1]
+    d = len(slab.columns)
     size = np.bincount(slab.codes, minlength=len(slab.blocks))
-    mean = slab.X.mean(axis=0)
+    mean = np.array([values.mean() for values in slab.columns])
     sums, square = np.empty((len(slab.blocks), d)), np.empty(d)
-    for j in range(d):
-        away = slab.X[:, j] - mean[j]
+    for j, values in enumerate(slab.columns):
+        away = values - mean[j]
         square[j] = away @ away
         sums[:, j] = np.bincount(slab.codes, weights=away, minlength=len(slab.blocks))
     has_offset = slab.offset is not None and bool(slab.offset.any())
@@ -151,19 +151,19 @@ def scale_of(
 
 def standardised(slab: Slab, scale: Scale, place: int) -> Rows:
     """Lay a slab out block by block, columns standardised; ``place`` rows lie in earlier slabs."""
-    here = np.searchsorted(scale.blocks, slab.blocks)
-    codes, X = here[slab.codes], slab.X
+    codes = np.searchsorted(scale.blocks, slab.blocks)[slab.codes]
+    columns = slab.columns
     if scale.context is not None:
-        X = np.column_stack([X, scale.context[codes]])
-    rows, _ = arrange(
-        X, codes, offset=slab.offset, fit_intercept=scale.fit_intercept, seed=scale.seed
+        columns += tuple(values[codes] for values in scale.context.T)
+    rows = arrange_columns(
+        columns,
+        codes,
+        scale.center,
+        np.where(scale.varies, scale.scale, np.inf),
+        offset=slab.offset,
+        fit_intercept=scale.fit_intercept,
+        seed=scale.seed,
     )
-    for j in range(X.shape[1]):
-        column = rows.matrix[:, j]
-        column -= scale.center[j]
-        column /= scale.scale[j]
-        if not scale.varies[j]:
-            column[:] = 0.0
     return rows.at(place)
 
 

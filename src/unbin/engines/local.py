@@ -22,6 +22,9 @@ from unbin.engines.base import Recipe, Result, add, apply, calls, recipes
 _AHEAD = 2
 """Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
 
+_SHARE = 1 / 8
+"""Share of the machine's memory up to which parts made of recipes are kept."""
+
 
 class LocalParts:
     """Parts in memory, or recipes for them.
@@ -84,8 +87,20 @@ class LocalParts:
         return LocalParts(recipes(self.parts, function, args, each), self.n_threads)
 
     def settled(self, n_bytes: int) -> LocalParts:
-        """Return the parts as they are: who has room for all people passes arrays."""
-        return self
+        """Return the parts, kept in memory if they take little of this machine's."""
+        return self.keep(_itself) if n_bytes <= _SHARE * _memory() else self
+
+
+def _itself(part: Any) -> Any:
+    return part
+
+
+def _memory() -> int:
+    """Return the bytes of memory this machine has; 0 where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
 
 
 def available_threads() -> int:

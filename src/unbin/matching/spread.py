@@ -234,9 +234,8 @@ def _fill(
 def _edges(low: FloatArray, high: FloatArray, buckets: int) -> FloatArray:
     """Return the ends of the buckets of each bracket, (C, buckets + 1): [low, high]."""
     share = np.arange(buckets + 1) / buckets
-    edges = low[:, None] * (1 - share) + high[:, None] * share
-    edges = np.minimum(np.maximum.accumulate(edges, axis=1), high[:, None])
-    edges[:, 0], edges[:, -1] = low, high
+    edges = np.minimum(low[:, None] + (high - low)[:, None] * share, high[:, None])
+    edges[:, -1] = high
     return np.asarray(edges)
 
 
