@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from scipy import integrate, stats
-from scipy.special import expit, logsumexp
+from scipy.special import expit, log_ndtr, logsumexp
 
 from unbin.exceptions import ParameterError
 from unbin.families import (
@@ -24,6 +24,8 @@ from unbin.families import (
     Poisson,
     get_family,
 )
+from unbin.families.elementary import exp_below_one
+from unbin.families.latent import Logistic
 
 INF = np.inf
 SIGMA, DISPERSION, OVERDISPERSION, TRIALS = 0.7, 0.6, 0.15, 12
@@ -365,6 +367,54 @@ def test_gaussian_keeps_digits_down_to_the_smallest_numbers():
     q = Gaussian().bins(-a, np.array([0.0, 1.0]), np.array([1.0, INF]), np.zeros(1)).probability
     np.testing.assert_allclose(q[:, 0] + q[:, 1], stats.norm.sf(a), rtol=1e-12)
     np.testing.assert_allclose(q[:, 1], stats.norm.sf(a + 1), rtol=1e-12, atol=1e-307)
+
+
+def test_exponentials_below_one_agree_with_numpy_to_the_last_digits():
+    x = np.append(-np.geomspace(1e-300, 800, 100_003), [0.0, -745.0, -745.2, -800.0])
+    got, expected = np.array([exp_below_one(value) for value in x[::7]]), np.exp(x[::7])
+    np.testing.assert_allclose(got, expected, rtol=4e-16, atol=5e-324)
+    assert exp_below_one(0.0) == 1
+    assert exp_below_one(-800.0) == 0
+
+
+def test_gaussian_agrees_with_logarithms_of_the_distribution_function_on_many_rows():
+    rng = np.random.default_rng(0)
+    eta, a = 30 * rng.normal(size=1003), np.array([-80.0, -20, -3, 0, 0.5, 25])
+    lower, upper = np.append(-INF, a), np.append(a, INF)
+    q = Gaussian().bins(eta, lower, upper, np.zeros(1)).probability
+    # the difference of the tails on the side of the bin, in logarithms
+    low, high = lower - eta[:, None], upper - eta[:, None]
+    swap = low > -high
+    near, far = np.where(swap, -low, high), np.where(swap, -high, low)
+    with np.errstate(divide="ignore"):
+        expected = log_ndtr(near) + np.log1p(-np.exp(log_ndtr(far) - log_ndtr(near)))
+    seen = expected > -700
+    np.testing.assert_allclose(np.log(q[seen]), expected[seen], rtol=2e-14, atol=2e-13)
+    assert (q[~seen] < 1e-300).all()
+    assert (q == 0).any()
+
+
+def test_gaussian_and_logistic_mix_empty_narrow_and_wide_bins_row_by_row():
+    rng = np.random.default_rng(1)
+    n = 700
+    eta, kind = rng.normal(size=n), rng.integers(0, 3, (n, 4))
+    lower = rng.normal(size=(n, 4))
+    upper = lower + np.choose(kind, [-1.0, 1e-11, 1.3])
+    inside = kind == 1
+    width = (upper - lower)[inside]
+    for bins, law in (
+        (lambda *edges: Gaussian().bins(*edges, np.zeros(1)), stats.norm(eta[:, None])),
+        (Logistic().bins, stats.logistic(eta[:, None])),
+    ):
+        model = bins(eta, lower, upper)
+        assert not model.probability[kind == 0].any()
+        assert not model.d_eta[kind == 0].any()
+        density = law.pdf(0.5 * (lower + upper))[inside]
+        np.testing.assert_allclose(model.probability[inside], density * width, rtol=1e-12)
+        wide = kind == 2
+        np.testing.assert_allclose(
+            model.probability[wide], (law.cdf(upper) - law.cdf(lower))[wide], rtol=1e-11
+        )
 
 
 def test_ordinal_says_what_is_wrong():

@@ -188,3 +188,25 @@ def test_selected_runs_equal_a_full_sort(n, n_runs, law):
     expected = np.empty(n, np.int32)
     expected[np.lexsort((key, values))] = np.searchsorted(cut, np.arange(n), side="right")
     np.testing.assert_array_equal(run, expected)
+
+
+def test_runs_of_small_blocks_equal_a_full_sort():
+    """Blocks of 1 to 45 people, runs without people, ties within some blocks."""
+    rng = np.random.default_rng(0)
+    size = np.arange(1, 46)
+    start = np.concatenate([[0], np.cumsum(size)])
+    run_start = np.arange(46) * 6
+    cut = np.concatenate([np.append(np.sort(rng.integers(0, n + 1, 5)), n) for n in size])
+    values = rng.normal(size=start[-1])
+    tied = np.repeat(size % 4 == 0, size)
+    values[tied] = np.round(values[tied])
+    key = rng.permutation(start[-1]).astype(np.uint64)
+    run = np.empty(start[-1], np.int32)
+    assign_runs(values, key, start, run_start, cut, run)
+    for b in range(45):
+        rows = slice(start[b], start[b + 1])
+        rank = np.empty(size[b], int)
+        rank[np.lexsort((key[rows], values[rows]))] = np.arange(size[b])
+        own = cut[run_start[b] : run_start[b + 1]]
+        expected = run_start[b] + np.searchsorted(own, rank, side="right")
+        np.testing.assert_array_equal(run[rows], expected)

@@ -9,7 +9,7 @@ from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.fit import make_problem, ridge_penalty
-from unbin.likelihood.moments import block_moments
+from unbin.likelihood.moments import _accumulate, block_moments
 from unbin.likelihood.scoring import score_sums, solve_scaled, whiten
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
@@ -169,3 +169,35 @@ def test_whitening_equals_a_solve_without_the_reference():
 def test_solving_ignores_columns_that_carry_nothing():
     matrix = np.diag([4.0, 1e-30, 2.0])
     np.testing.assert_allclose(solve_scaled(matrix, np.array([4.0, 1.0, 2.0])), [1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n_bins", "total", "d", "m"), [(5, 0, 4, 1), (2, 1, 11, 0), (7, 1, 1, 2)])
+def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
+    """Blocks of 1 to 600 people; the piece begins within a block and ends within another."""
+    rng = np.random.default_rng(0)
+    start = np.concatenate([[0], np.cumsum([30, 1, 7, 8, 600, 255, 256, 257, 3, 50])])
+    row, size = 20, n_bins + total
+    n = start[-1] - 10 - row
+    q, d_eta = np.asarray(rng.normal(size=(2, n, size)))
+    q, d_eta = np.asarray(q, order=order), np.asarray(d_eta, order=order)
+    d_nuisance, extra = rng.normal(size=(m, n, size)), rng.normal(size=(n, size))
+    X = np.asfortranarray(rng.normal(size=(start[-1], d)))
+    mean, slopes = np.zeros((10, size)), np.zeros((10, size, 1 + d + m))
+    cross = np.zeros((10, size, size))
+    _accumulate(
+        q, d_eta, d_nuisance, extra, X.T, row, start, mean, slopes, cross, True, n_bins
+    )  # fmt: skip
+    block = np.searchsorted(start, np.arange(row, row + n), side="right") - 1
+    for b in range(10):
+        here = block == b
+        x = np.column_stack([np.ones(here.sum()), X[row : row + n][here]])
+        np.testing.assert_allclose(mean[b], q[here].sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(slopes[b, :, : 1 + d], d_eta[here].T @ x, atol=1e-11)
+        np.testing.assert_allclose(
+            slopes[b, :, 1 + d :], d_nuisance[:, here].sum(axis=1).T, atol=1e-11
+        )
+        bins = q[here][:, :n_bins]
+        np.testing.assert_allclose(cross[b, :n_bins, :n_bins], -bins.T @ bins, atol=1e-11)
+        if total:
+            np.testing.assert_allclose(cross[b, n_bins], extra[here].sum(axis=0), atol=1e-11)

@@ -131,8 +131,8 @@ def _fill_terms(yes, no, w, log_choose, p, score, score_w):  # type: ignore[no-u
 def _beta_binomial_bins(yes, no, lower, upper, w, log_choose):  # type: ignore[no-untyped-def]
     """Sum the terms of each bin, and j times the probability as well."""
     n, k_bins, size = len(yes), lower.shape[1], len(log_choose)
-    q, d_eta = np.zeros((n, k_bins)), np.zeros((n, k_bins))
-    d_log_w, total = np.zeros((n, k_bins)), np.zeros((n, k_bins))
+    block = np.zeros((4, k_bins, n))  # rows are last in it, and first outside
+    q, d_eta, d_log_w, total = block[0].T, block[1].T, block[2].T, block[3].T
     p, score, score_w = np.empty(size), np.empty(size), np.empty(size)
     for i in range(n):
         row = i if len(lower) > 1 else 0

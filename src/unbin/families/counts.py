@@ -144,8 +144,9 @@ def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-d
     """Return q, dq/d eta and dq/d log b, each (n, K)."""
     mean, log_omega, log_zero, g, slope, level = law_rows
     n, k_bins = len(mean), lower.shape[1]
-    block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
-    q, d_eta, d_log_b = block[0], block[1], block[2]
+    # one block: the allocator keeps it from call to call; rows are last in it, and first outside
+    block = np.zeros((3, k_bins, n))
+    q, d_eta, d_log_b = block[0].T, block[1].T, block[2].T
     for i in range(n):
         row = i if len(lower) > 1 else 0
         omega, mode = math.exp(log_omega[i]), int(min(mean[i], 1e15))

@@ -202,8 +202,9 @@ def _narrow_bin(low, high, eta, shape, log_shape_excess, log_scale):  # type: ig
 def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     n, k_bins = len(eta), lower.shape[1]
-    block = np.zeros((3, n, k_bins))  # one block: the allocator keeps it from call to call
-    q, d_eta, d_log_shape = block[0], block[1], block[2]
+    # one block: the allocator keeps it from call to call; rows are last in it, and first outside
+    block = np.zeros((3, k_bins, n))
+    q, d_eta, d_log_shape = block[0].T, block[1].T, block[2].T
     for i in range(n):
         row = i if len(lower) > 1 else 0
         before, last = (0.0, False, 0.0, 0.0), 0.0

@@ -54,6 +54,10 @@ class Gaussian(BregmanFamily):
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
         return self.divergence(z, mean)
 
+    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
+        residual = z - mean
+        return 0.5 * float(residual @ residual)
+
     def interior(self, mean: FloatArray) -> FloatArray:
         return mean
 

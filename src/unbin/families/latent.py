@@ -17,12 +17,12 @@ from unbin.families.base import (
     share_edges,
     tilted_bin_means,
 )
+from unbin.families.elementary import SMALLEST_EXPONENT, TILE, exp_below_one
 from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
 
 _NARROW_WIDTH = 1e-4
 """Below this the middle of a bin is its mean to 1e-9."""
-_LARGEST_LOG_ODDS = 700.0
 
 
 class Noise(Protocol):
@@ -97,21 +97,52 @@ def _partial_mean(x: FloatArray) -> FloatArray:
     return np.where(np.isfinite(size), -finite * expit(-finite) - np.log1p(np.exp(-finite)), 0.0)
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _logistic_bins(eta, edges, first, last, width):  # type: ignore[no-untyped-def]
     """Return q and dq/d eta = q (G(low - eta) - G(eta - high)), each (n, K)."""
     n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
-    block = np.empty((2, n, k_bins))  # one block: the allocator keeps it from call to call
-    q, d_eta = block[0], block[1]
-    below, above = np.empty(n_edges), np.empty(n_edges)
-    for i in range(n):
-        row = i if len(edges) > 1 else 0
+    # one block: the allocator keeps it from call to call; rows are last in it, and first outside
+    block = np.empty((2, k_bins, n))
+    below, above = np.empty((n_edges, TILE)), np.empty((n_edges, TILE))
+    one = np.empty(TILE)  # number per row
+    shared = len(edges) == 1
+    for low in range(0, n, TILE):
+        size = min(TILE, n - low)
         for e in range(n_edges):
-            odds = math.exp(min(eta[i] - edges[row, e], _LARGEST_LOG_ODDS))
-            below[e] = 1 / (1 + odds)
-            above[e] = odds * below[e]
+            for i in range(size):
+                one[i] = eta[low + i] - edges[0 if shared else low + i, e]
+            _both_sides(one[:size], below[e], above[e])
         for k in range(k_bins):
-            lo, hi = first[k], last[k]
-            q[i, k] = below[hi] * above[lo] * width[row, k]
-            d_eta[i, k] = q[i, k] * (below[lo] - above[hi])
-    return q, d_eta
+            for i in range(size):
+                one[i] = width[0 if shared else low + i, k]
+            rows, lo, hi = slice(low, low + size), first[k], last[k]
+            _products(
+                below[lo],
+                above[lo],
+                below[hi],
+                above[hi],
+                one,
+                block[0, k, rows],
+                block[1, k, rows],
+            )
+    return block[0].T, block[1].T
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _both_sides(log_odds, below, above):  # type: ignore[no-untyped-def]
+    """Write G(-log odds) and G(log odds)."""
+    for i in range(len(log_odds)):
+        odds = exp_below_one(max(-abs(log_odds[i]), SMALLEST_EXPONENT))
+        larger = 1 / (1 + odds)
+        smaller = odds * larger
+        below[i] = smaller if log_odds[i] > 0 else larger
+        above[i] = larger if log_odds[i] > 0 else smaller
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _products(below_low, above_low, below_high, above_high, width, q, d_eta):  # type: ignore[no-untyped-def]
+    """Write q and dq/d eta of one bin."""
+    for i in range(len(q)):
+        mass = below_high[i] * above_low[i] * width[i]
+        q[i] = mass
+        d_eta[i] = mass * (below_low[i] - above_high[i])

@@ -11,6 +11,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
 from unbin.families.base import as_rows, share_edges
+from unbin.families.elementary import TILE, exp_below_one
 from unbin.typing import FloatArray
 
 NARROW = 1e-3
@@ -37,18 +38,23 @@ _POWERS = chebyshev.cheb2poly(chebyshev.chebinterpolate(_scaled_erfcx, 20))
 _EVEN, _ODD = _POWERS[::2][::-1].copy(), _POWERS[1::2][::-1].copy()
 
 
-@njit(cache=True, nogil=True, inline="always", fastmath={"contract"})
-def _tail_and_density(a):  # type: ignore[no-untyped-def]
-    """Return P(Z > |a|) and the standard normal density at a."""
-    x = abs(a) * _ROOT_HALF
-    f = math.exp(-x * x)
-    t = (x - _CENTRE) / (x + _CENTRE)
-    s = t * t
-    even, odd = _EVEN[0] * s + _EVEN[1], _ODD[0]
-    for j in range(1, 10):
-        even = even * s + _EVEN[j + 1]
-        odd = odd * s + _ODD[j]
-    return 0.5 * f * (even + t * odd) / (1 + 2 * x), _INV_ROOT_TWO_PI * f
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _tails_and_densities(a, tail, density):  # type: ignore[no-untyped-def]
+    """Write P(Z > |a|) and the standard normal density at a, |a| at most ``_FAR``."""
+    for i in range(len(a)):
+        x = abs(a[i]) * _ROOT_HALF
+        f = exp_below_one(-x * x)
+        f = 0.0 if abs(a[i]) == _FAR else f
+        # one division for both 1/(x + c) and 1/(1 + 2x)
+        inverse = 1 / ((x + _CENTRE) * (1 + 2 * x))
+        t = (x - _CENTRE) * (1 + 2 * x) * inverse
+        s = t * t
+        even, odd = _EVEN[0] * s + _EVEN[1], _ODD[0]
+        for j in range(1, 10):
+            even = even * s + _EVEN[j + 1]
+            odd = odd * s + _ODD[j]
+        tail[i] = 0.5 * f * (even + t * odd) * (x + _CENTRE) * inverse
+        density[i] = _INV_ROOT_TWO_PI * f
 
 
 @njit(cache=True, nogil=True)
@@ -79,33 +85,62 @@ def normal_bins(
     return q, d_eta, d_log_sigma
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def _normal_bins(eta, edges, first, last, holds, inverse):  # type: ignore[no-untyped-def]
+    """Work through tiles of rows, edge by edge and bin by bin, so that loops run along rows."""
     n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
-    block = np.empty((3, n, k_bins))  # one block: the allocator keeps it from call to call
-    q, d_eta, d_scale = block[0], block[1], block[2]
-    a, tail, f = np.empty(n_edges), np.empty(n_edges), np.empty(n_edges)
-    for i in range(n):
-        row = i if len(edges) > 1 else 0
+    # one block: the allocator keeps it from call to call; rows are last in it, and first outside
+    block = np.empty((3, k_bins, n))
+    shape = (n_edges, TILE)
+    a, tail, f = np.empty(shape), np.empty(shape), np.empty(shape)
+    shared, all_hold = len(edges) == 1, np.empty(k_bins, np.bool_)
+    for k in range(k_bins):
+        all_hold[k] = holds[:, k].all()
+    if shared:  # nothing lies beyond an open end
         for e in range(n_edges):
-            a[e] = min(max((edges[row, e] - eta[i]) * inverse, -_FAR), _FAR)
-            tail[e], f[e] = 0.0, 0.0
-            if abs(a[e]) < _FAR:
-                tail[e], f[e] = _tail_and_density(a[e])
+            a[e], tail[e], f[e] = min(max(edges[0, e], -_FAR), _FAR), 0.0, 0.0
+    for low in range(0, n, TILE):
+        size = min(TILE, n - low)
+        for e in range(n_edges):
+            if shared and np.isinf(edges[0, e]):
+                continue
+            at = a[e, :size]
+            for i in range(size):
+                edge = edges[0, e] if shared else edges[low + i, e]
+                at[i] = min(max((edge - eta[low + i]) * inverse, -_FAR), _FAR)
+            _tails_and_densities(at, tail[e, :size], f[e, :size])
+        rows = slice(low, low + size)
         for k in range(k_bins):
             lo, hi = first[k], last[k]
-            # the part below the mean and the part above it, each from the tail on its side
-            mass = 1 - tail[lo] - tail[hi]
-            if a[lo] >= 0 or a[hi] <= 0:
-                mass = abs(tail[lo] - tail[hi])
-            q[i, k] = mass
-            d_eta[i, k] = (f[lo] - f[hi]) * inverse
-            d_scale[i, k] = a[lo] * f[lo] - a[hi] * f[hi]
-            if not holds[row, k]:
-                q[i, k], d_eta[i, k], d_scale[i, k] = 0.0, 0.0, 0.0
-            elif mass < NARROW * max(tail[lo], tail[hi]):
-                # the width from the edges themselves: a[hi] - a[lo] has lost its digits
-                width = (edges[row, hi] - edges[row, lo]) * inverse
-                q[i, k], shift, d_scale[i, k] = _narrow_bin(a[lo] + 0.5 * width, width)
-                d_eta[i, k] = shift * inverse
-    return q, d_eta, d_scale
+            q, d_eta, d_scale = block[0, k, rows], block[1, k, rows], block[2, k, rows]
+            n_narrow = _differences(
+                a[lo], a[hi], tail[lo], tail[hi], f[lo], f[hi], inverse, q, d_eta, d_scale
+            )
+            if n_narrow == 0 and all_hold[k]:
+                continue
+            for i in range(size):
+                row = 0 if shared else low + i
+                if not holds[row, k]:
+                    q[i], d_eta[i], d_scale[i] = 0.0, 0.0, 0.0
+                elif q[i] < NARROW * max(tail[lo, i], tail[hi, i]):
+                    # the width from the edges themselves: a[hi] - a[lo] has lost its digits
+                    width = (edges[row, hi] - edges[row, lo]) * inverse
+                    q[i], shift, d_scale[i] = _narrow_bin(a[lo, i] + 0.5 * width, width)
+                    d_eta[i] = shift * inverse
+    return block[0].T, block[1].T, block[2].T
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _differences(a, b, tail_a, tail_b, f_a, f_b, inverse, q, d_eta, d_scale):  # type: ignore[no-untyped-def]
+    """Write q and its derivatives for bins from a to b; return how many bins are narrow."""
+    narrow = 0
+    for i in range(len(q)):
+        # the part below the mean and the part above it, each from the tail on its side
+        across = 1 - tail_a[i] - tail_b[i]
+        beside = abs(tail_a[i] - tail_b[i])
+        mass = beside if a[i] >= 0 or b[i] <= 0 else across
+        q[i] = mass
+        d_eta[i] = (f_a[i] - f_b[i]) * inverse
+        d_scale[i] = a[i] * f_a[i] - b[i] * f_b[i]
+        narrow += mass < NARROW * max(tail_a[i], tail_b[i])
+    return narrow

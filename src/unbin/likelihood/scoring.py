@@ -384,7 +384,7 @@ def _add_noise(problem: Problem, part: BlockMoments) -> None:
         part.covariance[:, -1, -1] += sd**2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def whiten(covariance, derivative, residual, reference, used):  # type: ignore[no-untyped-def]
     """Multiply by the inverse Cholesky factor of S_b, block by block.
 
@@ -400,7 +400,7 @@ def whiten(covariance, derivative, residual, reference, used):  # type: ignore[n
     n_blocks, size, p = derivative.shape
     white, white_residual = np.zeros((n_blocks, size, p)), np.zeros((n_blocks, size))
     df = np.zeros(n_blocks)
-    factor = np.empty((size, size))
+    factor, inverse = np.empty((size, size)), np.empty(size)  # of its diagonal
     for b in range(n_blocks):
         for k in range(size):
             if k == reference[b] or not used[b, k]:
@@ -415,7 +415,7 @@ def whiten(covariance, derivative, residual, reference, used):  # type: ignore[n
                 entry = covariance[b, k, j]
                 for i in range(j):
                     entry -= factor[k, i] * factor[j, i]
-                entry /= factor[j, j]
+                entry *= inverse[j]
                 factor[k, j] = entry
                 value -= entry * white_residual[b, j]
                 for i in range(p):
@@ -424,8 +424,8 @@ def whiten(covariance, derivative, residual, reference, used):  # type: ignore[n
             for i in range(k):
                 pivot -= factor[k, i] * factor[k, i]
             pivot = max(pivot, _JITTER)
-            factor[k, k] = np.sqrt(pivot)
-            white_residual[b, k] = value / factor[k, k]
-            white[b, k] /= factor[k, k]
+            inverse[k] = 1.0 / np.sqrt(pivot)
+            white_residual[b, k] = value * inverse[k]
+            white[b, k] *= inverse[k]
             df[b] += 1.0 - _JITTER / pivot
     return white, white_residual, df

@@ -13,7 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-_SMALL = 40
+_LANES = 8
+"""Numbers in the widest vectors of a processor."""
+_SMALL = 5 * _LANES
 """Blocks up to this size are ranked by comparing all pairs, which vectorises."""
 
 
@@ -71,28 +73,42 @@ def _assign_sorted(values, key, rows, cut, rank, run, first_run, out):  # type: 
 
 
 @njit(cache=True, nogil=True)
-def _assign_small(values, key, cut, first_run, run_of, rows, out):  # type: ignore[no-untyped-def]
-    """Rank a small block by counting, for each row, the rows below it."""
-    n = len(values)
-    rank, run = 0, 0
-    while rank < n:
-        if cut[run] <= rank:
-            run += 1
-        else:
-            run_of[rank] = first_run + run
-            rank += 1
-    total = 0
+def _assign_small(values, cut, s, e, first, last, padded, below, run_of, out):  # type: ignore[no-untyped-def]
+    """Rank rows s to e - 1 by counting, for each, the rows below it; tell whether none are tied.
+
+    Rows are filled up with infinity, which is below nobody, to whole vectors; nothing branches.
+    """
+    n = e - s
+    size = (n + _LANES - 1) // _LANES * _LANES
     for i in range(n):
-        value = values[i]
-        below = 0
-        for j in range(n):
-            below += values[j] < value
-        out[i] = run_of[below]
-        total += below
-    if total != n * (n - 1) // 2:  # ties
+        padded[i] = values[s + i]
+    for i in range(n, size):
+        padded[i] = np.inf
+    _count_below(padded, below, size)
+    for i in range(n + 1):
+        run_of[i] = 0
+    for r in range(first, last):
+        run_of[cut[r]] += 1
+    run, total = first, 0
+    for i in range(n):
+        run += run_of[i]
+        run_of[i] = run
+        total += below[i]
+    for i in range(n):
+        out[s + i] = run_of[below[i]]
+    return total == n * (n - 1) // 2
+
+
+@njit(cache=True, nogil=True)
+def _count_below(values, below, n):  # type: ignore[no-untyped-def]
+    """Count the values below each of the first n, four at a time."""
+    for i in range(n):
+        below[i] = 0
+    for j in range(0, n, 4):
+        a, b, c, d = values[j], values[j + 1], values[j + 2], values[j + 3]
         for i in range(n):
-            rows[i] = i
-        _assign_sorted(values, key, rows[:n], cut, 0, 0, first_run, out)
+            value = values[i]
+            below[i] += (int(a < value) + int(b < value)) + (int(c < value) + int(d < value))
 
 
 @njit(cache=True, nogil=True)
@@ -157,13 +173,18 @@ def assign_runs(values, key, start, run_start, cut, out):  # type: ignore[no-unt
     rows = np.empty(largest, np.int32)
     size = np.empty(largest + 64, np.int32)
     run_of = np.empty(largest + 64, np.int32)
+    padded, below = np.empty(_SMALL), np.empty(_SMALL, np.int32)
     for b in range(len(start) - 1):
         s, e, first, last = start[b], start[b + 1], run_start[b], run_start[b + 1]
         n = e - s
         if last - first == 1:
             out[s:e] = first
         elif n <= _SMALL:
-            _assign_small(values[s:e], key[s:e], cut[first:last], first, run_of, rows, out[s:e])
+            if not _assign_small(values, cut, s, e, first, last, padded, below, run_of, out):
+                rows[:n] = np.arange(n)
+                _assign_sorted(
+                    values[s:e], key[s:e], rows[:n], cut[first:last], 0, 0, first, out[s:e]
+                )
         else:
             most = 2048 if 8 * (last - first) <= n else 1 << 18
             m = min(max(n // 4, 64), most)
