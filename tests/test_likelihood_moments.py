@@ -9,7 +9,7 @@ from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.fit import make_problem, ridge_penalty
-from unbin.likelihood.moments import _accumulate, block_moments
+from unbin.likelihood.moments import accumulate, block_moments
 from unbin.likelihood.scoring import score_sums, solve_scaled, whiten
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
@@ -185,7 +185,7 @@ def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
     X = np.asfortranarray(rng.normal(size=(start[-1], d)))
     mean, slopes = np.zeros((10, size)), np.zeros((10, size, 1 + d + m))
     cross = np.zeros((10, size, size))
-    _accumulate(
+    accumulate(
         q, d_eta, d_nuisance, extra, X.T, row, start, mean, slopes, cross, True, n_bins
     )  # fmt: skip
     block = np.searchsorted(start, np.arange(row, row + n), side="right") - 1

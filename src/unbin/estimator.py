@@ -19,6 +19,7 @@ from unbin.fits import (
     Fit,
     InMemory,
     InParts,
+    InTabmat,
     Settings,
     likelihood_fit,
     matching_fit,
@@ -39,6 +40,7 @@ from unbin.validation import (
     as_columns,
     as_releases,
     as_targets,
+    check_columns,
     check_init,
     check_observed,
     check_offset,
@@ -47,9 +49,11 @@ from unbin.validation import (
     check_threads,
     copy_columns,
     feature_names,
+    note_columns,
     value_or_auto,
     warn_of,
 )
+from unbin.wide import is_wide
 
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
@@ -233,8 +237,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : (n, d) features of each person
-            Or Parquet files (a path, a folder, a pattern such as "people/*.parquet"), which are
-            never held in memory as a whole; or, with ``engine="dask"``, a Dask frame or array.
+            Or a tabmat matrix, for categories of many levels (needs ``unbin[fast]``); or Parquet
+            files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
+            memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
+            array.
         y : AggregatedTarget, list of them, or (n,) numbers
             ``release.align(blocks)``; a list fits one model per target on the same X; plain numbers
             are observed targets and give the ordinary GLM, the oracle. For files and Dask
@@ -277,12 +283,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             with one_blas_thread():
                 fits = [observed_fit(X, y, family, settings, extra)]
         else:
-            X = validate_data(rows, X, dtype=np.float64)
-            extra = check_offset(offset, len(X))
-            prepared = [self._prepare(target, X, family) for target in targets]
+            wide = is_wide(X)
+            X = note_columns(rows, X) if wide else validate_data(rows, X, dtype=np.float64)
+            extra = check_offset(offset, X.shape[0])
+            people = InTabmat if wide else InMemory
+            prepared = [self._prepare(target, X.shape[0], family) for target in targets]
             with one_blas_thread():
                 fits = [
-                    METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
+                    METHODS[self.method](people(X, y, extra), y.release, family, settings)
                     for y in prepared
                 ]
         self._assign(fits, several=several, release=targets is not None)
@@ -432,7 +440,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if targets is not None:
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
-            y = self._prepare(targets[0], X, fit.family)
+            y = self._prepare(targets[0], X.shape[0], fit.family)
             blocks = y.blocks if blocks is None else blocks
         else:
             check_consistent_length(X, y)
@@ -545,10 +553,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
 
-    def _prepare(
-        self, target: AggregatedTarget, X: FloatArray, family: Family | None
-    ) -> AggregatedTarget:
-        check_rows(target, len(X))
+    def _prepare(self, target: AggregatedTarget, n: int, family: Family | None) -> AggregatedTarget:
+        check_rows(target, n)
         target = TRANSFORMS[self.target_transform].target(target)
         if family is not None:
             target.release.check_domain(family.domain, family=family.name)
@@ -576,8 +582,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             self.bin_edges_ = np.concatenate([bins.lower[:1], bins.upper])
             self.bin_values_ = bins.value
 
-    def _check_rows(self, X: ArrayLike) -> FloatArray:
+    def _check_rows(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
+        if is_wide(X):
+            return check_columns(self, X)
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _etas(
@@ -587,7 +595,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         block_means: Mapping[str, ArrayLike] | None,
         offset: ArrayLike | None,
     ) -> list[FloatArray]:
-        extra = check_offset(offset, len(X))
+        extra = check_offset(offset, X.shape[0])
         return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
 
     def _only_fit(self, what: str) -> Fit:

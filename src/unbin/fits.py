@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from unbin.release import Release
 from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
+from unbin.wide import lay_out_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +193,35 @@ class InMemory:
         return lay_out(
             X,
             codes,
+            len(self.target.release),
+            offset=self.offset,
+            fit_intercept=settings.fit_intercept,
+            seed=settings.seed,
+            n_threads=settings.n_threads,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class InTabmat:
+    """Features of rows in a tabmat matrix, each row in a block of the target."""
+
+    X: Any
+    target: AggregatedTarget
+    offset: FloatArray | None
+
+    @property
+    def n_features(self) -> int:
+        return int(self.X.shape[1])
+
+    def context(self) -> Context:
+        raise ParameterError(
+            "contextual: needs an array of features, got a tabmat matrix; add block means to X"
+        )
+
+    def design(self, settings: Settings, context: Context | None = None) -> Design:
+        return lay_out_wide(
+            self.X,
+            self.target.codes,
             len(self.target.release),
             offset=self.offset,
             fit_intercept=settings.fit_intercept,

@@ -28,6 +28,7 @@ from unbin.settings import check_whole
 from unbin.sources import Columns
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
+from unbin.wide import check_wide
 
 
 def as_targets(y: Any) -> list[AggregatedTarget] | None:
@@ -158,6 +159,30 @@ def feature_names(model: Any) -> list[str]:
     """Return the names of a fitted model's features: those of its frame, else x0 and so on."""
     plain = [f"x{j}" for j in range(model.n_features_in_)]
     return [str(name) for name in getattr(model, "feature_names_in_", plain)]
+
+
+def note_columns(model: Any, X: Any) -> Any:
+    """Note names and number of the columns of a tabmat matrix on an estimator; return it checked.
+
+    scikit-learn does this for arrays and frames.
+    """
+    checked = check_wide(X)
+    model.n_features_in_ = checked.shape[1]
+    names = checked.get_names("column")
+    if all(name is not None for name in names):
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return checked
+
+
+def check_columns(model: Any, X: Any) -> Any:
+    """Return a tabmat matrix with the columns a model was fitted to."""
+    checked = check_wide(X)
+    if checked.shape[1] != model.n_features_in_:
+        raise ParameterError(
+            f"X: must have the {model.n_features_in_} columns of the fit, got {checked.shape[1]}; "
+            "encode the categories in the same way"
+        )
+    return checked
 
 
 def copy_columns(source: Any, goal: Any) -> None:

@@ -216,15 +216,15 @@ def moment_sums(
     cross = np.zeros((n_blocks, size, size))
     for piece in rows.pieces(max(_PIECE_CELLS // size, 256)):
         eta = rows.eta(theta, piece)
-        q, d_eta, d_nuisance, extra = _row_model(rows, law, eta, nuisance, piece, covariance)
-        _accumulate(
+        q, d_eta, d_nuisance, extra = row_model(rows, law, eta, nuisance, piece, covariance)
+        accumulate(
             q, d_eta, d_nuisance[:m], extra, rows.matrix.T, piece.start, rows.start,
             mean, slopes, cross, covariance, law.n_bins,
         )  # fmt: skip
     return mean, slopes, cross
 
 
-def _row_model(
+def row_model(
     rows: Rows, law: Law, eta: FloatArray, nuisance: FloatArray, piece: slice, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return each row's expected statistics, their derivatives, and what the total adds to S."""
@@ -310,7 +310,7 @@ def _finish_covariance(mean: FloatArray, cross: FloatArray, n_bins: int) -> None
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _accumulate(  # type: ignore[no-untyped-def]
+def accumulate(  # type: ignore[no-untyped-def]
     q, d_eta, d_nuisance, extra, columns, row, start, mean, slopes, cross, covariance, n_bins
 ):
     """Add a piece of rows, which begins at ``row``, to the sums of its blocks.

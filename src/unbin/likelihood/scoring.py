@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Problem, map_moments
@@ -35,6 +36,10 @@ _RUN_AWAY = 1.0
 that runs away does, and where it has gone every derivative and so the score is 0."""
 _MOST_LOST = 0.95
 """Hidden counts take at most this share of the information in any direction."""
+_MANY = 300
+"""Parameters from which Cholesky is tried before the eigenvalues are asked for."""
+_DEFINITE = 1e-6
+"""Pivots of a matrix with unit diagonal above this are far from singular."""
 _CLOSE = 1e-2
 """A squared distance to the root, in standard errors, where scoring contracts steadily."""
 
@@ -249,11 +254,27 @@ def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
     diagonal = np.diag(matrix)
     alive = diagonal > 1e-10 * diagonal.max(initial=0.0)
     shrink = np.where(alive, 1.0 / np.sqrt(np.where(alive, diagonal, 1.0)), 0.0)
-    values, vectors = np.linalg.eigh(matrix * np.outer(shrink, shrink))
-    inverse = np.where(values > 1e-10, 1.0 / np.maximum(values, 1e-10), 0.0)
-    scaled = (right.T * shrink).T
-    result = vectors @ ((vectors.T @ scaled).T * inverse).T
+    scaled, right = matrix * np.outer(shrink, shrink), (right.T * shrink).T
+    result = _solve_definite(scaled, right) if len(matrix) >= _MANY else None
+    if result is None:
+        values, vectors = np.linalg.eigh(scaled)
+        inverse = np.where(values > 1e-10, 1.0 / np.maximum(values, 1e-10), 0.0)
+        result = vectors @ ((vectors.T @ right).T * inverse).T
     return np.asarray((result.T * shrink).T)
+
+
+def _solve_definite(matrix: FloatArray, right: FloatArray) -> FloatArray | None:
+    """Solve by Cholesky, many times faster for many parameters; None if close to singular."""
+    factor = matrix.copy()
+    dead = np.diag(factor) == 0
+    factor[dead, dead] = 1.0
+    try:
+        factor = cholesky(factor, lower=True, overwrite_a=True)
+    except LinAlgError:
+        return None
+    if np.diag(factor).min() ** 2 < _DEFINITE:
+        return None
+    return np.asarray(cho_solve((factor, True), right))
 
 
 def solve_quasi_score(
