@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, singledispatch
 from typing import Any, TypeVar
 
 import numpy as np
@@ -58,6 +58,9 @@ class Design:
         All rows in one piece, where they are in memory.
     order : (n,) or None
         The row of X at each place of ``rows``.
+    finishing : int
+        Threads that finish the sums of blocks, some blocks at a time, where parts are too few or
+        too large to finish their own; 0 where each part does.
     """
 
     parts: Parts
@@ -70,6 +73,7 @@ class Design:
     has_offset: bool
     rows: Rows | None = None
     order: IntArray | None = None
+    finishing: int = 0
 
     @property
     def n_parameters(self) -> int:
@@ -104,15 +108,15 @@ class Design:
         then : callable
             Called with a slice of blocks and their arrays.
         """
-        if self.whole is self.parts:
+        if self.whole is self.parts and not self.finishing:
             yield from self.parts.stream(_finished, function, args, then)
         elif self.rows is not None:
             yield from _joined(self.parts.stream(_partial, function, args, then, self.size), then)
         else:
-            sums = self.parts.total(_block_sums, function, args)
-            for low in range(0, len(self.size), _SLICE):
-                blocks = slice(low, min(low + _SLICE, len(self.size)))
-                yield then(blocks, tuple(array[blocks] for array in sums.arrays))
+            sums, n_blocks = self.parts.total(_block_sums, function, args), len(self.size)
+            slices = [slice(k, min(k + _SLICE, n_blocks)) for k in range(0, n_blocks, _SLICE)]
+            threads = LocalParts(slices, max(self.finishing, 1))
+            yield from threads.stream(_finished_slice, sums.arrays, then)
 
     def whole_blocks(self, what: str) -> Parts:
         """Return parts that hold whole blocks; raise, naming what needs them, if there are none."""
@@ -191,9 +195,10 @@ class Design:
         return result
 
 
-# -- sums every design needs ---------------------------------------------------------------------
+# -- sums every design needs; an engine with rows of its own registers its way of making them ----
 
 
+@singledispatch
 def gram_sums(
     rows: Rows, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
 ) -> FloatArray:
@@ -211,11 +216,13 @@ def gram_sums(
     return np.tril(total)
 
 
+@singledispatch
 def row_sums(rows: Rows) -> tuple[FloatArray]:
     """Return the sums of the columns, and last of the offset, by block."""
     return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
 
 
+@singledispatch
 def extremes(rows: Rows) -> tuple[FloatArray, FloatArray]:
     """Return the smallest and the largest value of every column."""
     return rows.matrix.min(axis=0), rows.matrix.max(axis=0)
@@ -256,6 +263,10 @@ def _finished(
     then: Finish[Done],
 ) -> Done:
     return then(rows.span, function(rows, *args))
+
+
+def _finished_slice(blocks: slice, sums: tuple[FloatArray, ...], then: Finish[Done]) -> Done:
+    return then(blocks, tuple(array[blocks] for array in sums))
 
 
 def _partial(

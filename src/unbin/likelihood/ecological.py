@@ -9,6 +9,7 @@ start and looks at no person.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
@@ -127,6 +128,7 @@ def fitted_values(
     return value if (np.abs(value) < _FARTHEST).all() else None
 
 
+@singledispatch
 def bin_value_sums(
     rows: Rows,
     family: Family,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import singledispatch
 
 import numpy as np
 
@@ -78,6 +79,7 @@ def expected_counts(
     return count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
 
 
+@singledispatch
 def count_sums(
     rows: Rows,
     family: Family,

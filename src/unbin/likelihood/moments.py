@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TypeVar
 
 import numpy as np
@@ -196,6 +197,7 @@ def map_moments(
 # -- sums over rows ------------------------------------------------------------------------------
 
 
+@singledispatch
 def moment_sums(
     rows: Rows, law: Law, free: FloatArray, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -18,6 +18,7 @@ next to nothing, and counting the same people twice costs more than that.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
@@ -132,6 +133,7 @@ def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> Ord
     return OrderSums(objective, -scores.sum(axis=0), scores, misfit, df)
 
 
+@singledispatch
 def order_part(
     rows: Rows,
     family: Family,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import singledispatch
+
 import numpy as np
 from scipy.special import logit
 
@@ -100,6 +102,7 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
     return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
 
 
+@singledispatch
 def eta_sums(rows: Rows, theta: FloatArray) -> tuple[FloatArray]:
     """Return the sums of eta and of its square, by block."""
     eta = rows.eta(theta)

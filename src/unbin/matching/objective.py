@@ -9,6 +9,7 @@ with z the imputation at theta; it is the gradient of the ordinary GLM with z as
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 
@@ -85,6 +86,7 @@ class Objective:
         return float(np.average(divergence, weights=weight))
 
 
+@singledispatch
 def matching_sums(
     rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
 ) -> tuple[float, FloatArray, float]:
@@ -106,6 +108,7 @@ def observed_sums(
     return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
 
 
+@singledispatch
 def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray) -> FloatArray:
     """Return the targets of whole blocks."""
     eta = rows.eta(theta)

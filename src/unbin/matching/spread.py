@@ -12,6 +12,7 @@ Equal values are ranked by their key, equal keys (the same features) by their pa
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
 
 import numpy as np
 from numba import njit
@@ -93,6 +94,7 @@ class Thresholds:
     below: IntArray
 
 
+@singledispatch
 def line(rows: Rows, theta: FloatArray) -> Line:
     """Return the linear predictor of a part."""
     return Line(rows.eta(theta), rows.key, rows.blocks, rows.start)
