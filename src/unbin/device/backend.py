@@ -47,12 +47,12 @@ class Machine:
         return _CELLS.get(self.device.type, _CELLS["other"])
 
     def free(self) -> float:
-        """Return the bytes that may be taken, infinite where the operating system looks after it."""
+        """Return the bytes that may be taken; infinite on a CPU, which can swap."""
         if self.device.type != "cuda":
             return float("inf")
         free, _ = torch.cuda.mem_get_info(self.device)
         idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
-        return _SHARE * (free + idle) - 8.0 * _ARRAYS * self.cells
+        return float(_SHARE * (free + idle) - 8.0 * _ARRAYS * self.cells)
 
     def send(self, values: Any, dtype: Any = None) -> Tensor:
         """Return numbers as a tensor on the device, floats in its precision unless said."""

@@ -87,7 +87,7 @@ class CountBins:
             q[k] = mass
             d_log_b[k] = score + law.level * mass
             d_eta[k] = law.g * (low[k] * p_low - rest)
-        for k in np.flatnonzero(self.has_open):
+        for k in np.flatnonzero(self.has_open).tolist():
             below = (q.sum(dim=0), d_log_b.sum(dim=0)) if self.rest else self._below(law, low[k])
             mass, score = self._open_bin(law, low[k], omega, *below)
             q[k] = torch.where(is_open[k], mass, q[k])

@@ -22,7 +22,7 @@ from unbin.families.base import as_rows, share_edges
 from unbin.families.gaussian import log_sigma_in_reach
 from unbin.families.latent import NARROW_WIDTH
 from unbin.families.normal import NARROW
-from unbin.typing import FloatArray, IntArray
+from unbin.typing import BoolArray, FloatArray, IntArray
 
 _FAR = 40.0
 _WIDEST_NARROW = 2e-3
@@ -72,11 +72,17 @@ class Bins:
                 "engine='local'"
             )
         self.family, self.nuisance = family, nuisance
+        if family.name not in _SINGLE:
+            machine = Machine(machine.device, torch.float64)
+        self.dtype = machine.dtype
         self.law = _LAWS[family.name](family, as_rows(lower), as_rows(upper), nuisance, machine)
 
     def at(self, eta: Tensor, blocks: Tensor) -> TorchBins:
         """Return the bins of rows; ``blocks`` are the blocks of the tiles, (t,)."""
-        return TorchBins(*self.law.bins(eta, blocks))
+        q, d_eta, d_nuisance = self.law.bins(eta.to(self.dtype), blocks)
+        return TorchBins(
+            q.to(eta.dtype), d_eta.to(eta.dtype), tuple(part.to(eta.dtype) for part in d_nuisance)
+        )
 
     def over_effects(self, eta: Tensor, blocks: Tensor, variance: float) -> TorchBins:
         """Average over the effect of a block: at ± one standard deviation."""
@@ -92,13 +98,13 @@ class Bins:
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return E[y | bin], (K, t, tile), always a finite value of the bin."""
-        values, mean = self.law.means(eta, blocks), self.family.inverse_link(eta)
+        values, mean = self.law.means(eta.to(self.dtype), blocks), self.family.inverse_link(eta)
         low, high = self.law.ends(blocks)
         kept = torch.minimum(torch.maximum(values, low), torch.maximum(low, high))
         return torch.where(low > high, mean, kept)
 
 
-def place_edges(edges: FloatArray, machine: Machine) -> Callable[[Tensor], Tensor]:
+def place_edges(edges: FloatArray | BoolArray, machine: Machine) -> Callable[[Tensor], Tensor]:
     """Return what picks the edges of tiles, (E, 1, 1) or (E, t, 1), of edges (1, E) or (B, E)."""
     first = machine.send(np.ascontiguousarray(edges.T))
     if len(edges) == 1:
@@ -239,7 +245,7 @@ def _gaussian(
 
 
 def _ordinal(
-    family: Ordinal, low: FloatArray, high: FloatArray, nuisance: FloatArray, machine: Machine
+    family: Ordinal, _: FloatArray, __: FloatArray, nuisance: FloatArray, machine: Machine
 ) -> _Law:
     edges = np.concatenate([[-np.inf], nuisance, [np.inf]])[None]
     if family.link_name == "probit":
@@ -247,6 +253,9 @@ def _ordinal(
     return LogisticBins(edges[:, :-1], edges[:, 1:], machine)
 
 
+_SINGLE = ("gaussian", "ordinal")
+"""Families whose bins are worked out in single precision, if that is asked for: the others sum
+terms whose exponents it does not reach."""
 _LAWS: dict[str, Callable[..., Any]] = {
     "gaussian": _gaussian,
     "ordinal": _ordinal,

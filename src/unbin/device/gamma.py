@@ -65,8 +65,10 @@ class GammaBins:
         lower, higher = self.ends(blocks)
         narrow = (lower > 0) & (lower < higher) & (q < NARROW * torch.maximum(tail_low, tail_high))
         if narrow.any():
-            at = [torch.broadcast_to(v, narrow.shape)[narrow] for v in (lower, higher, eta)]
-            found = _narrow_bin(*at, shape, excess, log_scale)
+            low, high, at = (
+                torch.broadcast_to(v, narrow.shape)[narrow] for v in (lower, higher, eta)
+            )
+            found = _narrow_bin(low, high, at, shape, excess, log_scale)
             for values, better in zip((q, d_eta, d_log_shape), found, strict=True):
                 values[narrow] = better
         holds = lower < higher

@@ -1,9 +1,9 @@
-"""Everybody's features on a device, laid out in tiles; or in chunks, where not all fit."""
+"""Everybody's features on a device, laid out in tiles."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,16 @@ from unbin.device.rows import (
     TorchRows,
     empty_rows,
     fill,
-    from_rows,
     hashes,
     slots_in_order,
     tiles_of,
 )
-from unbin.engines import LocalParts, Parts, Recipe
+from unbin.engines import LocalParts
 from unbin.exceptions import EngineError
-from unbin.segments import chunks_of
-from unbin.survey import Scale, Slab, Survey, Surveyed, scale_of
-from unbin.typing import FloatArray, IntArray, TextArray
+from unbin.survey import Scale, Survey, scale_of
+from unbin.typing import IntArray, TextArray
 
-_READ_ROWS = 1 << 20
+READ_ROWS = 1 << 20
 """Rows that are read, or copied to the device, at a time."""
 
 
@@ -90,8 +88,8 @@ class DevicePeople:
     def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows of X, some at a time, on the device in float64."""
         n = len(self.X)
-        for low in range(0, n, _READ_ROWS):
-            part = slice(low, min(low + _READ_ROWS, n))
+        for low in range(0, n, READ_ROWS):
+            part = slice(low, min(low + READ_ROWS, n))
             x = self.X[part]
             if isinstance(x, np.ndarray):
                 x = torch.as_tensor(np.array(x, dtype=np.float64, order="C"))
@@ -174,12 +172,7 @@ def bytes_needed(size: IntArray, d: int, machine: Machine, *, ranked: bool) -> f
     item = 8 if machine.dtype == torch.float64 else 4
     # sorting holds codes, keys and places twice; matching holds ranks, bounds and residuals
     per_row = (2 + d) * item + 8 * (10 if ranked else 5)
-    return slots * per_row + 8.0 * _READ_ROWS * 4 * (d + 1)
-
-
-def fits(size: IntArray, d: int, machine: Machine, *, ranked: bool) -> bool:
-    """Tell whether people of some blocks fit on the device."""
-    return bytes_needed(size, d, machine, ranked=ranked) <= machine.free()
+    return slots * per_row + 8.0 * READ_ROWS * 4 * (d + 1)
 
 
 def check_room(size: IntArray, d: int, machine: Machine, *, ranked: bool) -> None:
@@ -192,74 +185,3 @@ def check_room(size: IntArray, d: int, machine: Machine, *, ranked: bool) -> Non
             "pass dtype='float32', Parquet files or a numpy array, which are read in chunks, or "
             "use a larger device"
         )
-
-
-# -- people who do not fit, or are in files -----------------------------------------------------------
-
-
-def load(surveyed: Surveyed, d: int, machine: Machine, *, ranked: bool) -> DevicePeople | None:
-    """Read the people of all slabs onto the device; None if they do not fit."""
-    whole = surveyed.whole
-    twice = 8.0 * whole.n_people * (d + 2)  # as read, and as laid out
-    need = bytes_needed(whole.rows, 2 * d, machine, ranked=ranked)
-    if need + twice > machine.free():
-        return None
-    room = {"dtype": torch.float64, "device": machine.device}
-    X = torch.empty((whole.n_people, d), **room)
-    codes = torch.empty(whole.n_people, dtype=torch.int64, device=machine.device)
-    offset = torch.zeros(whole.n_people, **room) if whole.has_offset else None
-    low = 0
-    for slab in surveyed.slabs.stream(_itself):
-        part = slice(low, low + len(slab.X))
-        place = np.searchsorted(whole.blocks, slab.blocks)
-        X[part] = machine.send(np.ascontiguousarray(slab.X), torch.float64)
-        codes[part] = machine.send(place[slab.codes])
-        if offset is not None and slab.offset is not None:
-            offset[part] = machine.send(slab.offset, torch.float64)
-        low = part.stop
-    return DevicePeople(X, whole.blocks, codes, whole.rows, offset, machine)
-
-
-def in_chunks(design: Design, machine: Machine, *, ranked: bool, n_threads: int) -> Design:
-    """Return a design whose parts travel to the device at every pass."""
-    follow = design.whole is design.parts
-    parts = design.parts.later(from_rows, machine, ranked)
-    finishing = 0 if follow else n_threads
-    return replace(design, parts=parts, whole=parts if follow else None, finishing=finishing)
-
-
-def slabs_of(X: FloatArray, names: TextArray, codes: IntArray, offset: FloatArray | None) -> Parts:
-    """Return rows of an array as slabs of whole blocks, made again at each pass."""
-    order = np.argsort(codes, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(names)))])
-    groups = _gather(start)
-    return LocalParts(
-        [Recipe(((_slab, (X, names, codes, offset, order[part])),)) for part in groups]
-    )
-
-
-def _gather(start: IntArray) -> list[slice]:
-    """Put chunks of blocks together until there are enough rows for a pass."""
-    groups: list[slice] = []
-    for chunk in chunks_of(start):
-        if groups and chunk.rows.stop - groups[-1].start <= _READ_ROWS:
-            groups[-1] = slice(groups[-1].start, chunk.rows.stop)
-        else:
-            groups.append(chunk.rows)
-    return groups
-
-
-def _slab(
-    X: FloatArray,
-    names: TextArray,
-    codes: IntArray,
-    offset: FloatArray | None,
-    rows: IntArray,
-) -> Slab:
-    blocks, place = np.unique(codes[rows], return_inverse=True)
-    extra = None if offset is None else offset[rows]
-    return Slab(X[rows], names[blocks], place, extra)
-
-
-def _itself(part: Slab) -> Slab:
-    return part

@@ -74,17 +74,16 @@ def _match(group: Ranked, family: BregmanFamily, flat: Tensor, out: Tensor) -> T
     else:
         eta = flat[group.slots]
     eta, order = torch.sort(torch.where(inside, eta, torch.inf), dim=1, stable=True)
-    eta = torch.where(inside, eta, 0.0)
+    eta = torch.where(inside, eta, 0.0).double()
     mean = family.inverse_link(eta)
     z = torch.minimum(torch.maximum(mean, group.lower), group.upper)
     residual = mean - z
     divergence = torch.where(residual == 0, 0.0, family.divergence_at(z, eta, mean))
     if isinstance(group.slots, slice):
-        out[group.slots].view(n_blocks, width).scatter_(1, order, residual)
+        out[group.slots].view(n_blocks, width).scatter_(1, order, residual.to(out.dtype))
     else:
-        out[torch.gather(group.slots, 1, order)] = residual
-    squares = residual.double() ** 2
-    return torch.stack([divergence.sum(dtype=torch.float64), squares.sum()])
+        out[torch.gather(group.slots, 1, order)] = residual.to(out.dtype)
+    return torch.stack([divergence.sum(), (residual * residual).sum()])
 
 
 # -- once per fit ----------------------------------------------------------------------------------
@@ -131,7 +130,7 @@ def _group(
     rows: TorchRows, bounds: RankBounds, blocks: IntArray, width: int, side_by_side: bool
 ) -> Ranked:
     """Group some blocks; ``side_by_side`` where they follow each other without gaps."""
-    device, dtype = rows.machine.device, rows.machine.dtype
+    device = rows.machine.device
     size = np.diff(rows.start)[blocks]
     first = rows.tile_start[blocks] * rows.tile
     people = torch.as_tensor(size, device=device)[:, None]
@@ -144,7 +143,7 @@ def _group(
     run = _runs(bounds, blocks, width, device)
     inside = place < people
     lower, upper = (
-        torch.where(inside, torch.as_tensor(ends, device=device).to(dtype)[run], open_end)
+        torch.where(inside, torch.as_tensor(ends, device=device)[run], open_end)
         for ends, open_end in ((bounds.lower, -torch.inf), (bounds.upper, torch.inf))
     )
     return Ranked(people, slots, lower, upper)

@@ -17,7 +17,7 @@ from unbin.rows import Rows
 from unbin.typing import FloatArray, IntArray
 
 _TILES = (512, 256, 128, 64, 32, 16, 8, 4, 2)
-_PADDING = 0.15
+_PADDING = 0.1
 """Rows of padding per row, at most."""
 _DENSE = 1 << 22
 """Tiles times blocks up to which tiles are added up by a matrix product."""

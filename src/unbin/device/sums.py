@@ -30,7 +30,8 @@ def _gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> F
     total = torch.zeros((width, width), dtype=torch.float64, device=rows.machine.device)
     for tiles in rows.chunks(2 * width):
         part = rows.matrix[tiles]
-        weighted = part * weight(rows.eta(at, tiles))[..., None]
+        told = weight(rows.eta(at, tiles).double()).to(part.dtype)
+        weighted = part * told[..., None]
         total += torch.bmm(part.transpose(1, 2), weighted).sum(dim=0, dtype=torch.float64)
     skip = 0 if rows.fit_intercept else 1
     return np.tril(to_host([total[skip:, skip:]])[0])
@@ -193,7 +194,7 @@ def _edges(rows: TorchRows, lower: FloatArray, upper: FloatArray) -> tuple[Float
 
 
 def _refused(what: str) -> Callable[..., NoReturn]:
-    def refuse(rows: TorchRows, *args: Any) -> NoReturn:
+    def refuse(*_: Any) -> NoReturn:
         raise EngineError(f"engine 'torch': {what}; use engine='local'")
 
     return refuse

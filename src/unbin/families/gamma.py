@@ -96,6 +96,7 @@ class Gamma(Family):
 
 
 def shape_of(nuisance: FloatArray) -> float:
+    """Return the shape, kept where the dispersion counts."""
     return float(np.clip(np.exp(-nuisance[0]), _SMALLEST_SHAPE, _LARGEST_SHAPE))
 
 
