@@ -75,7 +75,7 @@ class CountBins:
             mass, score, p = 0.0, 0.0, eta.new_zeros(())
             for j in range(int(width)):
                 here = low[k] + j
-                p = self._term(law, here) * (here <= high[k])
+                p = self._term(law, here) * ((here <= high[k]) & ~is_open[k])
                 mass = mass + p
                 if self.n_nuisance:
                     score = score + p * (self.growth[self._index(here)] - law.slope * here)
