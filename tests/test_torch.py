@@ -200,7 +200,7 @@ def test_probabilities_are_right_in_the_tails(name):
     np.testing.assert_allclose(there.probability[:, 0].T.numpy()[seen], q[seen], rtol=1e-10)
     size = np.abs(here.d_eta)
     np.testing.assert_allclose(
-        there.d_eta[:, 0].T.numpy()[seen], here.d_eta[seen], rtol=1e-9, atol=1e-9 * size.max()
+        there.stack[1, :, 0].T.numpy()[seen], here.d_eta[seen], rtol=1e-9, atol=1e-9 * size.max()
     )
 
 

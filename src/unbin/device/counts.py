@@ -64,12 +64,12 @@ class CountBins:
         low, high = (_of(end, blocks) for end in self.real)
         return low, high
 
-    def bins(self, eta: Tensor, blocks: Tensor) -> tuple[Any, ...]:
-        """Return q, dq/d eta and, for a dispersion, (dq/d log b,)."""
+    def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
+        """Return q, dq/d eta and, for a dispersion, dq/d log b."""
         law = self.family.count_law(eta, self.nuisance)
         low, high, is_open = (_of(end, blocks) for end in (self.low, self.high, self.open))
-        shape = (len(low), *eta.shape)
-        q, d_eta, d_log_b = (eta.new_zeros(shape) for _ in range(3))
+        found = eta.new_zeros((3, len(low), *eta.shape))
+        q, d_eta, d_log_b = found
         omega = torch.exp(law.log_omega)
         for k, width in enumerate(self.width):
             mass, score, p = 0.0, 0.0, eta.new_zeros(())
@@ -92,11 +92,11 @@ class CountBins:
             mass, score = self._open_bin(law, low[k], omega, *below)
             q[k] = torch.where(is_open[k], mass, q[k])
             d_log_b[k] = torch.where(is_open[k], score, d_log_b[k])
-        return q, d_eta, (d_log_b,)[: self.n_nuisance]
+        return found[: 2 + self.n_nuisance]
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return the mean plus (1 + b mean, or 1) times the score of the bin."""
-        q, d_eta, _ = self.bins(eta, blocks)
+        q, d_eta = self.bins(eta, blocks)[:2]
         mean = self.family.inverse_link(eta)
         scale = 1 + max(self.b, 0.0) * mean
         return mean + scale * torch.where(q > 0, d_eta / q, 0.0)

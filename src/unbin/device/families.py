@@ -24,7 +24,8 @@ from unbin.families.latent import NARROW_WIDTH
 from unbin.families.normal import NARROW
 from unbin.typing import BoolArray, FloatArray, IntArray
 
-_FAR = 40.0
+_FARTHEST = {torch.float64: 1e150, torch.float32: 1e18}
+"""So far away nothing is left, and squares are numbers still."""
 _WIDEST_NARROW = 2e-3
 """Bins wider than this many standard deviations are never narrow (see ``families.normal``)."""
 _TWO_POINT = 0.5 / math.sqrt(3.0)
@@ -37,13 +38,16 @@ class TorchBins:
 
     Attributes
     ----------
-    probability, d_eta : (K, t, tile)
-    d_nuisance : tuple of (K, t, tile)
+    stack : (2 + m, K, t, tile)
+        Probabilities, derivatives in eta, and in each nuisance parameter.
     """
 
-    probability: Tensor
-    d_eta: Tensor
-    d_nuisance: tuple[Tensor, ...] = ()
+    stack: Tensor
+
+    @property
+    def probability(self) -> Tensor:
+        """Return the probabilities, (K, t, tile)."""
+        return self.stack[0]
 
 
 class Bins:
@@ -79,10 +83,7 @@ class Bins:
 
     def at(self, eta: Tensor, blocks: Tensor) -> TorchBins:
         """Return the bins of rows; ``blocks`` are the blocks of the tiles, (t,)."""
-        q, d_eta, d_nuisance = self.law.bins(eta.to(self.dtype), blocks)
-        return TorchBins(
-            q.to(eta.dtype), d_eta.to(eta.dtype), tuple(part.to(eta.dtype) for part in d_nuisance)
-        )
+        return TorchBins(self.law.bins(eta.to(self.dtype), blocks).to(eta.dtype))
 
     def over_effects(self, eta: Tensor, blocks: Tensor, variance: float) -> TorchBins:
         """Average over the effect of a block: at ± one standard deviation."""
@@ -90,11 +91,7 @@ class Bins:
             return self.at(eta, blocks)
         sd = math.sqrt(variance)
         up, down = self.at(eta + sd, blocks), self.at(eta - sd, blocks)
-        return TorchBins(
-            0.5 * (up.probability + down.probability),
-            0.5 * (up.d_eta + down.d_eta),
-            tuple(0.5 * (a + b) for a, b in zip(up.d_nuisance, down.d_nuisance, strict=True)),
-        )
+        return TorchBins(up.stack.add_(down.stack).mul_(0.5))
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return E[y | bin], (K, t, tile), always a finite value of the bin."""
@@ -146,59 +143,52 @@ class NormalBins(_Law):
             width = (high - low) / sigma
         small = (low < high) & (width < _WIDEST_NARROW)
         self.narrow: IntArray = np.flatnonzero(small.any(axis=0))
+        # erfc and exp take x = (edge - eta) / (sigma sqrt 2); what is infinite is far enough
+        self.unit = math.sqrt(0.5) / sigma
+        far = _FARTHEST[machine.dtype]
+        self.scaled_edges = place_edges(
+            np.clip(share_edges(low, high)[0] * self.unit, -far, far), machine
+        )
+        log_density = math.log(_INV_ROOT_TWO_PI) - math.log(sigma)
+        self.log_density = machine.send(np.array(log_density))
 
-    def bins(self, eta: Tensor, blocks: Tensor) -> tuple[Any, ...]:
-        """Return q, dq/d eta and (dq/d log sigma,) as ``families.normal`` does."""
-        inverse = 1.0 / self.sigma
-        a = (self.edges(blocks) - eta).mul_(inverse).clamp_(-_FAR, _FAR)
-        f = (a * a).mul_(-0.5).exp_().mul_(_INV_ROOT_TWO_PI)
-        tail = (a.abs() * math.sqrt(0.5)).erfc_().mul_(0.5)
-        positive = a >= 0
-        # tails on the side away from the mean; a bin with the mean inside is 1 less both
-        signed = torch.where(positive, tail, -tail)
-        (below, above), (at_low, at_high) = self.sides(signed), self.sides(positive)
-        q = (at_low ^ at_high).to(eta.dtype).add_(below).sub_(above)
-        low, high = self.sides(f)
-        d_eta = (low - high).mul_(inverse)
-        low, high = self.sides(a * f)
-        d_scale = low - high if self.scaled else None
+    def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
+        """Return q, dq/d eta and dq/d log sigma as ``families.normal`` does."""
+        x = self.scaled_edges(blocks) - eta * self.unit
+        density = torch.addcmul(self.log_density, x, x, value=-1).exp_()
+        tail = x.abs().erfc_()  # twice the tail on the side away from the mean
+        found = eta.new_empty((2 + self.scaled, self.n_bins, *eta.shape))
+        (low, high), (below, above) = self.sides(torch.signbit(x)), self.sides(tail.copysign_(x))
+        # a bin with the mean inside is 1 less both tails, any other one their difference
+        torch.add(low ^ high, below - above, alpha=0.5, out=found[0])
+        torch.sub(*self.sides(density), out=found[1])
+        if self.scaled:
+            low, high = self.sides(x.mul_(density))
+            torch.sub(low, high, out=found[2]).mul_(1 / self.unit)
         for k in self.narrow:
-            beyond = torch.maximum(*(side[k] for side in self.sides(tail)))
-            self._narrow(int(k), eta, blocks, beyond, q, d_eta, d_scale)
+            beyond = torch.maximum(*(side[k].abs() for side in self.sides(tail))).mul_(0.5)
+            self._narrow(int(k), eta, blocks, beyond, found)
         if self.holds is not None:
-            holds = self.holds(blocks)
-            q, d_eta = q * holds, d_eta * holds
-            d_scale = d_scale * holds if d_scale is not None else None
-        return q, d_eta, () if d_scale is None else (d_scale,)
+            found.mul_(self.holds(blocks))
+        return found
 
-    def _narrow(
-        self,
-        k: int,
-        eta: Tensor,
-        blocks: Tensor,
-        beyond: Tensor,
-        q: Tensor,
-        d_eta: Tensor,
-        d_scale: Tensor | None,
-    ) -> None:
+    def _narrow(self, k: int, eta: Tensor, blocks: Tensor, beyond: Tensor, found: Tensor) -> None:
         """Replace bin k by density times width where it is narrow."""
         low, high = (side[k] for side in self.ends(blocks))
         width = (high - low) / self.sigma
-        narrow = (q[k] < NARROW * beyond) & (width > 0)
+        narrow = (found[0, k] < NARROW * beyond) & (width > 0)
         width = torch.where(narrow, width, 0.0)
         middle = torch.where(narrow, (low - eta) / self.sigma + 0.5 * width, 0.0)
-        mass, first, second = 0.0, 0.0, 0.0
+        better = torch.zeros_like(found[:, k])
         for a in (middle - _TWO_POINT * width, middle + _TWO_POINT * width):
             f = 0.5 * width * _INV_ROOT_TWO_PI * torch.exp(-0.5 * a * a)
-            mass, first, second = mass + f, first + f * a, second + f * (a * a - 1)
-        q[k] = torch.where(narrow, mass, q[k])
-        d_eta[k] = torch.where(narrow, first / self.sigma, d_eta[k])
-        if d_scale is not None:
-            d_scale[k] = torch.where(narrow, second, d_scale[k])
+            parts = f, f * a / self.sigma, f * (a * a - 1)
+            better += torch.stack(parts[: len(better)])
+        found[:, k] = torch.where(narrow, better, found[:, k])
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return eta plus the variance times the score of the bin."""
-        q, d_eta, _ = self.bins(eta, blocks)
+        q, d_eta = self.bins(eta, blocks)[:2]
         return eta + self.sigma**2 * torch.where(q > 0, d_eta / q, 0.0)
 
 
@@ -211,18 +201,20 @@ class LogisticBins(_Law):
             width = np.where(low < high, -np.expm1(low - np.maximum(low, high)), 0.0)
         self.width = place_edges(width, machine)
 
-    def bins(self, eta: Tensor, blocks: Tensor) -> tuple[Any, ...]:
+    def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return q = G(high - eta) G(eta - low) (1 - exp(low - high)) and dq/d eta."""
         above = eta - self.edges(blocks)
         below = torch.neg(above).sigmoid_()
         above = above.sigmoid_()
         (below_low, below_high), (above_low, above_high) = self.sides(below), self.sides(above)
-        q = (below_high * above_low).mul_(self.width(blocks))
-        return q, (below_low - above_high).mul_(q), ()
+        found = eta.new_empty((2, self.n_bins, *eta.shape))
+        torch.mul(below_high, above_low, out=found[0]).mul_(self.width(blocks))
+        torch.sub(below_low, above_high, out=found[1]).mul_(found[0])
+        return found
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return the means within bins as ``families.latent`` does."""
-        q, _, _ = self.bins(eta, blocks)
+        q = self.bins(eta, blocks)[0]
         low, high = (end - eta for end in self.ends(blocks))
         shift = torch.where(q > 0, (_partial_mean(high) - _partial_mean(low)) / q, 0.0)
         narrow = high - low < NARROW_WIDTH

@@ -38,10 +38,10 @@ class GammaBins:
         """Return lower and upper ends of the bins."""
         return _of(self.low, blocks), _of(self.high, blocks)
 
-    def bins(self, eta: Tensor, blocks: Tensor) -> tuple[Any, ...]:
-        """Return q, dq/d eta and (dq/d log dispersion,)."""
+    def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
+        """Return q, dq/d eta and dq/d log dispersion."""
         q, d_eta, d_log_shape = self._bins(eta, blocks, self.shape)
-        return q, d_eta, (-d_log_shape,)
+        return torch.stack([q, d_eta, -d_log_shape])
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return the means within bins: y times the density is that of shape + 1."""

@@ -76,7 +76,7 @@ def _match(group: Ranked, family: BregmanFamily, flat: Tensor, out: Tensor) -> T
     eta, order = torch.sort(torch.where(inside, eta, torch.inf), dim=1, stable=True)
     eta = torch.where(inside, eta, 0.0).double()
     mean = family.inverse_link(eta)
-    z = torch.minimum(torch.maximum(mean, group.lower), group.upper)
+    z = torch.clamp(mean, group.lower, group.upper)
     residual = mean - z
     divergence = torch.where(residual == 0, 0.0, family.divergence_at(z, eta, mean))
     if isinstance(group.slots, slice):

@@ -196,11 +196,11 @@ def hashes(x: Tensor, seed: int) -> Tensor:
 
     Signed, and shifted so that signed numbers are in the order of the unsigned ones.
     """
-    words = (x + 0.0).view(torch.int64)  # -0.0 becomes 0.0
+    words = (x + 0.0).t().contiguous().view(torch.int64)  # -0.0 becomes 0.0
     start = np.uint64(14695981039346656037) ^ np.uint64(seed)
     h = torch.full((len(x),), int(start.astype(np.int64)), dtype=torch.int64, device=x.device)
     for j in range(x.shape[1]):
-        h = (h ^ words[:, j]) * 1099511628211
+        h = (h ^ words[j]) * 1099511628211
         h = h ^ ((h >> 29) & ((1 << 35) - 1))
     return h ^ _SIGN
 

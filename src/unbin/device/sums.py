@@ -85,25 +85,22 @@ def _moment_sums(
     at = rows.theta(theta)
 
     def sums(tiles: slice) -> Tensor:
-        eta, blocks = rows.eta(at, tiles), rows.tile_block[tiles]
+        eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.matrix[tiles]
         model = bins.over_effects(eta, blocks, law.block_variance)
-        q, d_eta = model.probability, model.d_eta
+        q = model.probability
+        # the first column of the rows is 1: it gives the sums of what is not multiplied by x
+        by_x = _times(model.stack.flatten(0, 1), part)
+        found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
+        found += [by_x[:, j * k : (j + 1) * k, 0] for j in range(2, 2 + m)]
         if law.unit is not None:
-            q = torch.cat([q, law.family.inverse_link(eta)[None] / law.unit])
-            slope = law.family.mean_derivative(eta)[None] / law.unit
-            d_eta = torch.cat([d_eta, slope])
-        found = [_over_people(rows, tiles, q)]
-        found.append(torch.bmm(d_eta.transpose(0, 1), rows.matrix[tiles]).flatten(1))
-        found += [_over_people(rows, tiles, part) for part in model.d_nuisance[:m]]
+            total = law.family.inverse_link(eta), law.family.mean_derivative(eta)
+            found.append(_times(torch.stack(total) / law.unit, part).flatten(1))
         if covariance:
-            left = q[:k] * rows.people(tiles)[..., 0]
-            right = q[:k].permute(1, 2, 0)
-            found.append(torch.bmm(left.transpose(0, 1), right).flatten(1))
+            found.append(_times(q * rows.people(tiles)[..., 0], q.permute(1, 2, 0)).flatten(1))
             if law.unit is not None:
-                found.append(
-                    _over_people(rows, tiles, _total_covariance(bins, law, eta, blocks, q))
-                )
-        return torch.cat([part.double() for part in found], dim=1)
+                extra = _total_covariance(bins, law, eta, blocks, q)
+                found.append(_over_people(rows, tiles, extra))
+        return torch.cat([values.double() for values in found], dim=1)
 
     total = rows.by_block(sums, size + 1)
     return _laid_out(total, d, k, size, m, covariance)
@@ -111,12 +108,12 @@ def _moment_sums(
 
 def _total_covariance(bins: Bins, law: Law, eta: Tensor, blocks: Tensor, q: Tensor) -> Tensor:
     """Return each row's covariances of its target with its bins and, last, itself."""
-    family, unit, k = law.family, float(law.unit or 1.0), law.n_bins
-    found = torch.zeros_like(q)
-    if k > 1:
+    family, unit = law.family, float(law.unit or 1.0)
+    found = q.new_zeros((law.n_statistics, *eta.shape))
+    if law.n_bins > 1:
         within = bins.means(eta, blocks) - family.inverse_link(eta)
-        found[:k] = q[:k] * torch.where(q[:k] > 0, within, 0.0) / unit
-    found[k] = family.variance(eta, bins.nuisance) / unit**2
+        found[:-1] = q * torch.where(q > 0, within, 0.0) / unit
+    found[-1] = family.variance(eta, bins.nuisance) / unit**2
     return found
 
 
@@ -124,20 +121,24 @@ def _laid_out(
     total: Tensor, d: int, k: int, size: int, m: int, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Split the sums of blocks into those ``moment_sums`` returns."""
-    n_blocks = len(total)
-    widths = [size, size * (1 + d), *([k] * m)]
+    n_blocks, has_total = len(total), size > k
+    widths = [k, k * (1 + d), *([k] * m), *([2 * (1 + d)] if has_total else [])]
     if covariance:
-        widths += [k * k, *([size] if size > k else [])]
-    mean, by_x, *rest = torch.split(total, widths, dim=1)
+        widths += [k * k, *([size] if has_total else [])]
+    q, by_x, *rest = torch.split(total, widths, dim=1)
+    mean, cross = total.new_zeros((n_blocks, size)), total.new_zeros((n_blocks, size, size))
     slopes = total.new_zeros((n_blocks, size, 1 + d + m))
-    slopes[:, :, : 1 + d] = by_x.view(n_blocks, size, 1 + d)
+    mean[:, :k] = q
+    slopes[:, :k, : 1 + d] = by_x.view(n_blocks, k, 1 + d)
     for j in range(m):
         slopes[:, :k, 1 + d + j] = rest[j]
-    cross = total.new_zeros((n_blocks, size, size))
+    if has_total:
+        mean[:, k] = rest[m][:, 0]
+        slopes[:, k, : 1 + d] = rest[m][:, 1 + d :]
     if covariance:
-        cross[:, :k, :k] = -rest[m].view(n_blocks, k, k)
-        if size > k:
-            cross[:, k] = rest[m + 1]
+        cross[:, :k, :k] = -rest[m + has_total].view(n_blocks, k, k)
+        if has_total:
+            cross[:, k] = rest[-1]
     found = to_host([mean, slopes, cross])
     return found[0], found[1], found[2]
 
@@ -183,9 +184,14 @@ def _bin_value_sums(
     return found[0], found[1]
 
 
+def _times(values: Tensor, columns: Tensor) -> Tensor:
+    """Multiply values (f, t, tile) with columns (t, tile, c) of the same tiles, (t, f, c)."""
+    return torch.bmm(values.transpose(0, 1), columns)
+
+
 def _over_people(rows: TorchRows, tiles: slice, values: Tensor) -> Tensor:
     """Add up values (f, t, tile) over the people of each tile, (t, f)."""
-    return torch.bmm(values.transpose(0, 1), rows.people(tiles))[:, :, 0]
+    return _times(values, rows.people(tiles))[:, :, 0]
 
 
 def _edges(rows: TorchRows, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
