@@ -23,7 +23,7 @@ _HUGE_BLOCK = 1 << 18
 """Blocks with more rows are cut, so that threads can share them, into pieces of ..."""
 _PIECE_ROWS = 1 << 15
 """... this many."""
-_SLICE = 1 << 12
+_SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
 
 Done = TypeVar("Done")

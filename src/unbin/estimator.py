@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -13,13 +14,15 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin.engines import one_blas_thread
-from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.exceptions import AggregatedTargetError, EngineError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import (
     Fit,
     InMemory,
     InParts,
     InTabmat,
+    OnDevice,
+    People,
     Settings,
     likelihood_fit,
     matching_fit,
@@ -29,6 +32,7 @@ from unbin.frames import as_floats
 from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
+from unbin.release import Release
 from unbin.settings import check_choice, check_flag, check_number, check_whole
 from unbin.sources import is_source, open_slabs
 from unbin.summary import Coefficients, Summary, to_frame
@@ -58,7 +62,8 @@ from unbin.wide import is_wide
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
 STARTS = ("block-means", "random")
-ENGINES = ("local", "dask")
+ENGINES = ("local", "dask", "torch")
+PRECISIONS = ("float64", "float32")
 _STACKED = {
     "coef_": "coef",
     "intercept_": "intercept",
@@ -125,11 +130,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     n_jobs : int or None
         Threads that work on the rows, -1 or None for all cores this process may use. Results are
         the same to the last bit whatever their number.
-    engine : {"local", "dask"}
-        Where sums over people are made: in this process, or on a Dask cluster (needs
-        ``unbin[dask]``). "dask" takes Parquet files, Dask frames or Dask arrays.
+    engine : {"local", "dask", "torch"}
+        Where sums over people are made: in this process, on a Dask cluster (needs
+        ``unbin[dask]``), or on a GPU (needs ``unbin[gpu]``). "dask" takes Parquet files, Dask
+        frames or Dask arrays; "torch" arrays, tensors or Parquet files.
     client : distributed.Client, address of a scheduler, or None
         Of "dask"; None starts workers on this machine for the time of the fit.
+    device : str or None
+        Of "torch": "cuda", "cuda:1", "cpu"; None is the GPU.
+    dtype : {"float64", "float32"}
+        Of "torch": precision of the rows and of work row by row. Sums are float64 either way;
+        with "float32" coefficients agree to about five digits.
     checkpoint : path or None
         Where to write the coefficients down at every step. A fit that finds them there goes on from
         them; once complete it removes the file.
@@ -203,6 +214,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         n_jobs: int | None = None,
         engine: str = "local",
         client: Any = None,
+        device: str | None = None,
+        dtype: str = "float64",
         checkpoint: Any = None,
     ) -> None:
         self.family = family
@@ -221,6 +234,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.n_jobs = n_jobs
         self.engine = engine
         self.client = client
+        self.device = device
+        self.dtype = dtype
         self.checkpoint = checkpoint
 
     def fit(
@@ -240,16 +255,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             Or a tabmat matrix, for categories of many levels (needs ``unbin[fast]``); or Parquet
             files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
             memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
-            array.
+            array; or, with ``engine="torch"``, a tensor, best on the device already.
         y : AggregatedTarget, list of them, or (n,) numbers
             ``release.align(blocks)``; a list fits one model per target on the same X; plain numbers
-            are observed targets and give the ordinary GLM, the oracle. For files and Dask
-            collections the release itself, or a list of releases.
+            are observed targets and give the ordinary GLM, the oracle. For files, Dask collections
+            and tensors with ``block`` the release itself, or a list of releases.
         offset : (n,), optional
             Added to the linear predictor, for example log exposure. The name of its column in files
             and frames.
         block : str, optional
-            The column of files and frames that holds block ids; beside a Dask array an array.
+            The column of files and frames that holds block ids; beside a Dask array an array,
+            beside a tensor a tensor of whole numbers or an array of ids.
         features : list of str, optional
             The columns of files and frames that are features.
 
@@ -260,6 +276,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family, settings = self._check_parameters()
         if is_source(X):
             return self._fit_source(X, y, offset, block, features)
+        if self.engine == "torch":
+            return self._fit_on_device(X, y, offset, block, features)
         if self.engine != "local":
             raise ParameterError(
                 f"engine: {self.engine!r} takes Parquet files, Dask frames or Dask arrays, got "
@@ -324,7 +342,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 aligned = transform.release(release.align_to(whole.blocks, whole.rows))
                 if family is not None:
                     aligned.check_domain(family.domain, family=family.name)
-                fits.append(METHODS[self.method](InParts(people), aligned, family, settings))
+                where = self._where(people)
+                fits.append(METHODS[self.method](where, aligned, family, settings))
         self._assign(fits, several=isinstance(y, list | tuple))
         self.n_features_in_ = len(whole.mean)
         if columns.features:
@@ -334,6 +353,66 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         for fit in fits:
             warn_of(fit)
         return self
+
+    def _fit_on_device(
+        self, X: Any, y: Any, offset: Any, block: Any, features: Sequence[str] | None
+    ) -> AggregatedGLM:
+        """Fit to people in an array or a tensor, on a device."""
+        family, settings = self._check_parameters()
+        device = import_module("unbin.device")
+        machine, ranked = self._machine(), self.method == "matching"
+        rows, transform = clone(self), TRANSFORMS[self.target_transform]
+        if device.is_tensor(X):
+            device.check_tensor(X)
+            rows.n_features_in_ = X.shape[1]
+            if features is not None:
+                as_columns(X, "block", features, None)
+                rows.feature_names_in_ = np.array(features, dtype=object)
+        else:
+            X = validate_data(rows, X, dtype=np.float64)
+        tied: list[tuple[Any, Release]]
+        if block is None:
+            targets = as_targets(y)
+            if targets is None:
+                raise EngineError(
+                    "engine 'torch': fits aggregated targets, got observed ones; use engine='local'"
+                )
+            prepared = [self._prepare(target, X.shape[0], family) for target in targets]
+            tied = [((t.release.blocks, t.codes, t.release.n), t.release) for t in prepared]
+        else:
+            coded = device.block_codes(block, len(X), machine)
+            aligned = [transform.release(r.align_to(coded[0], coded[2])) for r in as_releases(y)]
+            if family is not None:
+                for release in aligned:
+                    release.check_domain(family.domain, family=family.name)
+            tied = [(coded, release) for release in aligned]
+        fits = []
+        with one_blas_thread():
+            for coded, release in tied:
+                people = device.people_of(X, *coded, offset, machine, ranked=ranked)
+                fits.append(METHODS[self.method](OnDevice(people), release, family, settings))
+        self._assign(fits, several=isinstance(y, list | tuple))
+        copy_columns(rows, self)
+        for fit in fits:
+            warn_of(fit)
+        return self
+
+    def _machine(self) -> Any:
+        """Return the device, torch loaded; raise where something cannot be done there."""
+        if self.method == "matching" and self.solver == "alternating":
+            raise EngineError(
+                "engine 'torch': solver 'alternating' needs everybody's targets, which stay on the "
+                "device; use solver='lbfgs', or engine='local'"
+            )
+        return import_module("unbin.device").open_machine(self.device, self.dtype)
+
+    def _where(self, people: Surveyed) -> People:
+        """Return surveyed people, read onto the device if that is where they are to be."""
+        if self.engine != "torch":
+            return InParts(people)
+        device = import_module("unbin.device")
+        found = device.read_people(people, self._machine(), ranked=self.method == "matching")
+        return OnDevice(found)
 
     def predict(
         self,
@@ -403,9 +482,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if not self._holds_imputed:
             raise AggregatedTargetError(
-                "impute: this model holds no imputed targets (it was fitted to observed ones or to "
-                "people who are not in memory, or was copied or loaded); fit it to an aggregated "
-                "target first, people in arrays"
+                "impute: this model holds no imputed targets (it was fitted to observed ones, to "
+                "people who are not in memory or on a device, or was copied or loaded); fit it to "
+                "an aggregated target first, people in arrays and engine='local'"
             )
         transform = TRANSFORMS[self.target_transform]
         if kind == "mean":
@@ -518,6 +597,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_choice("method", self.method, tuple(METHODS))
         check_choice("solver", self.solver, tuple(SOLVERS))
         check_choice("engine", self.engine, ENGINES)
+        check_choice("dtype", self.dtype, PRECISIONS)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 from unbin.wide import lay_out_wide
+
+if TYPE_CHECKING:
+    from unbin.device import DeviceParts, DevicePeople
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +254,29 @@ class InParts:
             context=context,
         )
         return self.people.design(scale)
+
+
+@dataclass(frozen=True, slots=True)
+class OnDevice:
+    """Features of people on a device, or in parts that travel there."""
+
+    people: DevicePeople | DeviceParts
+
+    @property
+    def n_features(self) -> int:
+        return self.people.n_features
+
+    def context(self) -> Context:
+        return self.people.context()
+
+    def design(self, settings: Settings, context: Context | None = None) -> Design:
+        return self.people.design(
+            fit_intercept=settings.fit_intercept,
+            seed=settings.seed,
+            ranked=settings.method == "matching",
+            n_threads=settings.n_threads,
+            context=context,
+        )
 
 
 def observed_fit(

@@ -27,7 +27,7 @@ FORMAT = "unbin model"
 FORMAT_VERSION = 1
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
-_OF_THE_MACHINE = ("n_jobs", "engine", "client", "checkpoint")
+_OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
 """Parameters that say where a model is fitted, which does not change what it is."""
 _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",

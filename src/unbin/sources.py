@@ -76,10 +76,11 @@ def open_slabs(
     X: Any, columns: Columns, *, engine: str, client: Any, n_threads: int, checkpoint: str | None
 ) -> Iterator[Parts]:
     """Give the people of a source as slabs, for as long as they are needed."""
-    if engine == "local":
+    if engine != "dask":
         if _is_dask(X):
             raise EngineError(
-                "engine: 'local' cannot read a Dask collection; pass engine='dask', or X.compute()"
+                f"engine: {engine!r} cannot read a Dask collection; pass engine='dask', or "
+                "X.compute()"
             )
         recipes = [Recipe(((read_slab, (part, columns)),)) for part in find_parts(X, columns)]
         yield LocalParts(recipes, n_threads)

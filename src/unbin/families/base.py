@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy import special
 
 from unbin.typing import FloatArray, IntArray
 
 LARGEST_ETA = 500.0
 """Beyond this exp(eta) summed over rows would overflow; no target comes near it."""
+
+
+def namespace(array: Any) -> Any:
+    """Return the module whose functions work on an array: numpy, or torch for its tensors."""
+    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["torch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ class Family:
 
     Formulas take arrays and return arrays; they are finite wherever the arguments are inside the
     domain. Probabilities are right in relative terms down to the smallest numbers there are.
+    ``inverse_link``, ``mean_derivative``, ``variance`` and ``divergence_at`` take tensors too.
     """
 
     name: ClassVar[str]
@@ -159,7 +167,32 @@ class BregmanFamily(Family):
 
 def log_link_mean(eta: FloatArray) -> FloatArray:
     """Return exp(eta), kept from overflowing."""
-    return np.asarray(np.exp(np.minimum(eta, LARGEST_ETA)))
+    xp = namespace(eta)
+    return xp.exp(xp.clip(eta, None, LARGEST_ETA))  # type: ignore[no-any-return]
+
+
+def log1p_exp(eta: FloatArray) -> FloatArray:
+    """Return log(1 + exp(eta)), kept from overflowing."""
+    xp = namespace(eta)
+    return xp.clip(eta, 0.0, None) + xp.log1p(xp.exp(-xp.abs(eta)))  # type: ignore[no-any-return]
+
+
+def logistic(eta: FloatArray) -> FloatArray:
+    """Return 1/(1 + exp(-eta)), right in relative terms on both sides."""
+    found: FloatArray = getattr(namespace(eta), "special", special).expit(eta)
+    return found
+
+
+def x_log_x(x: FloatArray) -> FloatArray:
+    """Return x log x, 0 at 0."""
+    found: FloatArray = getattr(namespace(x), "special", special).xlogy(x, x)
+    return found
+
+
+def unweighted(eta: FloatArray) -> FloatArray:
+    """Return ones: everybody counts the same."""
+    found: FloatArray = namespace(eta).ones_like(eta)
+    return found
 
 
 def log_of(mean: FloatArray) -> FloatArray:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 from numba import njit
-from scipy.special import expit, logit, xlogy
+from scipy.special import logit, xlogy
 
 from unbin.families.base import (
     LARGEST_ETA,
@@ -16,7 +17,12 @@ from unbin.families.base import (
     DensityModel,
     Interval,
     as_rows,
+    log1p_exp,
+    logistic,
+    namespace,
     tilted_bin_means,
+    unweighted,
+    x_log_x,
 )
 from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
@@ -48,12 +54,12 @@ class Binomial(BregmanFamily):
     def inverse_link(self, eta: FloatArray) -> FloatArray:
         # as exact as expit, and four times as fast: numpy's exp is vectorised
         with np.errstate(over="ignore"):
-            odds = np.exp(-eta)
-        return np.asarray(self.n_trials / (1.0 + odds))
+            odds = namespace(eta).exp(-eta)
+        return self.n_trials / (1.0 + odds)  # type: ignore[no-any-return]
 
     def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        probability = expit(eta)
-        return np.asarray(self.n_trials * probability * (1.0 - probability))
+        probability = logistic(eta)
+        return self.n_trials * probability * (1.0 - probability)
 
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         return (
@@ -65,8 +71,7 @@ class Binomial(BregmanFamily):
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
         # log mean = log m - log(1 + exp(-eta)) and log(m - mean) = log m - log(1 + exp(eta))
         m = self.n_trials
-        log_partition = m * np.logaddexp(0.0, eta)
-        return np.asarray(self._negative_entropy(z) - m * np.log(m) - z * eta + log_partition)
+        return self._negative_entropy(z) - m * math.log(m) - z * eta + m * log1p_exp(eta)
 
     def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
         return float(_total_divergence(z, eta, mean, float(self.n_trials)))
@@ -81,17 +86,22 @@ class Binomial(BregmanFamily):
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        eta, m, zero = np.clip(eta, -LARGEST_ETA, LARGEST_ETA), self.n_trials, np.zeros_like(eta)
-        law = CountLaw(
+        law = self.count_law(eta, nuisance)
+        return count_bins(law, lower, np.minimum(upper, self.n_trials))
+
+    def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
+        """Return the law of each row."""
+        eta, m = namespace(eta).clip(eta, -LARGEST_ETA, LARGEST_ETA), self.n_trials
+        zero = 0 * unweighted(eta)
+        return CountLaw(
             b=-1.0 / m,
             mean=self.inverse_link(eta),
-            log_omega=eta + np.log(m),
-            log_zero=-m * np.logaddexp(0.0, eta),
-            g=np.asarray(expit(-eta)),
+            log_omega=eta + math.log(m),
+            log_zero=-m * log1p_exp(eta),
+            g=logistic(-eta),
             slope=zero,
             level=zero,
         )
-        return count_bins(law, lower, np.minimum(upper, m))
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
@@ -106,7 +116,7 @@ class Binomial(BregmanFamily):
         return DensityModel(model.probability, model.d_eta, model.d_nuisance)
 
     def _negative_entropy(self, z: FloatArray) -> FloatArray:
-        return np.asarray(xlogy(z, z) + xlogy(self.n_trials - z, self.n_trials - z))
+        return x_log_x(z) + x_log_x(self.n_trials - z)
 
 
 @njit(cache=True, nogil=True)

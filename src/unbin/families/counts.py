@@ -22,13 +22,13 @@ from numba import njit
 from unbin.families.base import BinModel, as_rows
 from unbin.typing import FloatArray, IntArray
 
-_LARGEST_COUNT = 1 << 22
+LARGEST_COUNT = 1 << 22
 """A bin that ends above this is taken as open: tables of terms stay small."""
-_OPEN = 1 << 62
-_NEGLIGIBLE = 1e-18
-_TINY = 1e-307
+OPEN = 1 << 62
+NEGLIGIBLE = 1e-18
+TINY = 1e-307
 """Below this numbers lose their digits and no longer fall when multiplied by 0.99."""
-_SMALL_TAIL = 1e-3
+SMALL_TAIL = 1e-3
 """An open bin above this is 1 minus the rest; below, the tail is summed term by term."""
 
 
@@ -60,23 +60,23 @@ def count_bins(
 ) -> BinModel:
     """Return the probabilities of bins from ``lower`` to ``upper``, both included."""
     low, high = integers_of_bins(lower, upper)
-    finite = high[high < _OPEN]
+    finite = high[high < OPEN]
     size = max(int(low.max(initial=0)), int(finite.max(initial=0))) + 2
     law_rows = (law.mean, law.log_omega, law.log_zero, law.g, law.slope, law.level)
-    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, _term_tables(law.b, size))
+    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, term_tables(law.b, size))
     return BinModel(q, d_eta, d_log_b[None][:n_nuisance])
 
 
 def integers_of_bins(lower: FloatArray, upper: FloatArray) -> tuple[IntArray, IntArray]:
     """Return the first and the last integer of each bin, as rows of int64."""
     low, high = np.maximum(np.ceil(as_rows(lower)), 0.0), np.floor(as_rows(upper))
-    empty = (low > high) | (low > _LARGEST_COUNT)
+    empty = (low > high) | (low > LARGEST_COUNT)
     first = np.where(empty, 1.0, low).astype(np.int64)
-    last = np.where(high > _LARGEST_COUNT, _OPEN, np.where(empty, 0.0, high)).astype(np.int64)
+    last = np.where(high > LARGEST_COUNT, OPEN, np.where(empty, 0.0, high)).astype(np.int64)
     return first, np.where(empty, 0, last)
 
 
-def _term_tables(b: float, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+def term_tables(b: float, size: int) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return (1 + b j)/(j + 1), the sums of its logarithms and of b i/(1 + b i) below j."""
     j = np.arange(size)
     trials = np.rint(-1 / b) if b < 0 else np.inf
@@ -108,14 +108,14 @@ def _sum_bin(low, high, mode, start, log_omega, omega, slope, tables):  # type: 
     p = _term(anchor, start, log_omega, tables)
     total, score = p, p * (growth[anchor] - slope * anchor)
     r, j = p, anchor
-    while j < high and r > _NEGLIGIBLE * total:
+    while j < high and r > NEGLIGIBLE * total:
         r *= omega * ratio[j]
         j += 1
         total += r
         score += r * (growth[j] - slope * j)
     p_high = r if j == high else 0.0
     r, j = p, anchor
-    while j > low and r > _NEGLIGIBLE * total:
+    while j > low and r > NEGLIGIBLE * total:
         j -= 1
         r /= omega * ratio[j]
         total += r
@@ -130,7 +130,7 @@ def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyp
     omega = math.exp(log_omega)
     r, growth, j = _term(low, start, log_omega, tables), tables[2][low], low
     total, score = r, r * (growth - slope * low)
-    while r > _NEGLIGIBLE * total + _TINY:
+    while r > NEGLIGIBLE * total + TINY:
         r *= omega * (1 + b * j) / (j + 1)
         growth += b * j / (1 + b * j)
         j += 1
@@ -156,7 +156,7 @@ def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-d
             low, high = lower[row, k], upper[row, k]
             if low > high:
                 continue
-            if high < _OPEN:
+            if high < OPEN:
                 mass, score, p_low, p_high = _sum_bin(
                     low, high, mode, log_zero[i], log_omega[i], omega, slope[i], tables
                 )
@@ -175,7 +175,7 @@ def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-d
                     )
                     score_below += level[i] * mass_below
                 mass, score = 1 - mass_below, -score_below
-                if mass < _SMALL_TAIL:
+                if mass < SMALL_TAIL:
                     mass, score = _sum_tail(low, b, log_zero[i], log_omega[i], slope[i], tables)
                     score += level[i] * mass
                 p_low, rest = _term(low, log_zero[i], log_omega[i], tables), 0.0

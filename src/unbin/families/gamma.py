@@ -24,7 +24,7 @@ from unbin.families.base import (
 from unbin.families.normal import NARROW
 from unbin.typing import FloatArray
 
-_MAX_TERMS = 20_000
+MAX_TERMS = 20_000
 _PRECISION = 1e-17
 _TWO_POINT = 0.5 / math.sqrt(3.0)
 _LARGEST_SHAPE, _SMALLEST_SHAPE = 1e5, 1e-8
@@ -61,31 +61,31 @@ class Gamma(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return np.asarray(np.exp(nuisance[0]) * mean * mean)
+        return float(np.exp(nuisance[0])) * mean * mean
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        q, d_eta, d_log_shape = _bins_of_shape(eta, lower, upper, _shape(nuisance))
+        q, d_eta, d_log_shape = _bins_of_shape(eta, lower, upper, shape_of(nuisance))
         return BinModel(q, d_eta, -d_log_shape[None])
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:
         # y times the density is mean times the density of shape + 1 and the same scale
-        shape, mean = _shape(nuisance), self.inverse_link(eta)
+        shape, mean = shape_of(nuisance), self.inverse_link(eta)
         q = _bins_of_shape(eta, lower, upper, shape)[0]
         above = _bins_of_shape(eta + math.log1p(1 / shape), lower, upper, shape + 1)[0]
         ratio = np.divide(above, q, out=np.ones_like(q), where=q > 0)
         return keep_in_bins(mean[:, None] * ratio, mean, np.maximum(lower, 0), upper)
 
     def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
-        shape, points = _shape(nuisance), as_rows(y)
+        shape, points = shape_of(nuisance), as_rows(y)
         positive = points > 0
         safe = np.where(positive, points, 1.0)
         log_ratio = np.log(safe) - eta[:, None]
         ratio = np.exp(log_ratio)
-        log_shape_excess, log_scale = _constants(shape)
+        log_shape_excess, log_scale = constants(shape)
         density = np.exp(shape * (log_ratio - (ratio - 1)) + log_scale) / safe * positive
         d_log_shape = density * shape * (log_ratio + 1 - ratio + log_shape_excess)
         return DensityModel(density, density * shape * (ratio - 1), -d_log_shape[None])
@@ -95,11 +95,12 @@ class Gamma(Family):
         return np.array([np.log(np.clip(dispersion, 1e-4, 100.0))])
 
 
-def _shape(nuisance: FloatArray) -> float:
+def shape_of(nuisance: FloatArray) -> float:
+    """Return the shape, kept where the dispersion counts."""
     return float(np.clip(np.exp(-nuisance[0]), _SMALLEST_SHAPE, _LARGEST_SHAPE))
 
 
-def _constants(shape: float) -> tuple[float, float]:
+def constants(shape: float) -> tuple[float, float]:
     """Return log(shape) - psi(shape) and shape log(shape) - shape - log Gamma(shape)."""
     if shape < 100:
         log_scale = shape * math.log(shape) - shape - float(gammaln(shape))
@@ -114,7 +115,7 @@ def _bins_of_shape(
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     low, high = np.maximum(as_rows(lower), 0.0), as_rows(upper)
     eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
-    q, d_eta, d_log_shape = _gamma_bins(eta, low, high, shape, *_constants(shape))
+    q, d_eta, d_log_shape = _gamma_bins(eta, low, high, shape, *constants(shape))
     return q, d_eta, d_log_shape
 
 
@@ -124,7 +125,7 @@ def _lower_sum(shape, x):  # type: ignore[no-untyped-def]
     term = 1.0 / shape
     harmonic = term
     total, slope = term, -term * harmonic
-    for j in range(1, _MAX_TERMS):
+    for j in range(1, MAX_TERMS):
         harmonic += 1.0 / (shape + j)
         term *= x / (shape + j)
         total += term
@@ -145,7 +146,7 @@ def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
     c, dc = 1e300, 0.0
     d, dd = 1.0 / b, 1.0 / (b * b)
     h, slope = d, dd / d
-    for j in range(1, _MAX_TERMS):
+    for j in range(1, MAX_TERMS):
         a = -j * (j - shape)
         b += 2.0
         bottom = b + a * d

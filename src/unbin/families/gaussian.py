@@ -14,6 +14,7 @@ from unbin.families.base import (
     Interval,
     as_rows,
     tilted_bin_means,
+    unweighted,
 )
 from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
@@ -45,7 +46,7 @@ class Gaussian(BregmanFamily):
         return eta
 
     def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return np.ones_like(eta)
+        return unweighted(eta)
 
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         residual = z - mean
@@ -62,12 +63,12 @@ class Gaussian(BregmanFamily):
         return mean
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
-        return np.full_like(eta, np.exp(2 * nuisance[0]))
+        return unweighted(eta) * float(np.exp(2 * nuisance[0]))
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        sigma = float(np.exp(np.clip(nuisance[0], -_FAR_LOG, _FAR_LOG)))
+        sigma = float(np.exp(log_sigma_in_reach(nuisance)))
         q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
         return BinModel(q, d_eta, d_log_sigma[None])
 
@@ -85,3 +86,8 @@ class Gaussian(BregmanFamily):
 
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         return np.array([0.5 * np.log(max(variance, 1e-12 * (1 + mean * mean)))])
+
+
+def log_sigma_in_reach(nuisance: FloatArray) -> float:
+    """Return log sigma, kept where sigma and its inverse are numbers."""
+    return float(np.clip(nuisance[0], -_FAR_LOG, _FAR_LOG))

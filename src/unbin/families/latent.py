@@ -21,7 +21,7 @@ from unbin.families.elementary import SMALLEST_EXPONENT, TILE, exp_below_one
 from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
 
-_NARROW_WIDTH = 1e-4
+NARROW_WIDTH = 1e-4
 """Below this the middle of a bin is its mean to 1e-9."""
 
 
@@ -60,7 +60,7 @@ class Logistic:
         low, high = as_rows(lower) - eta[:, None], as_rows(upper) - eta[:, None]
         shift = np.zeros_like(q)
         np.divide(_partial_mean(high) - _partial_mean(low), q, out=shift, where=q > 0)
-        narrow = high - low < _NARROW_WIDTH
+        narrow = high - low < NARROW_WIDTH
         shift[narrow] = 0.5 * (low[narrow] + high[narrow])
         return keep_in_bins(eta[:, None] + shift, eta, lower, upper)
 

@@ -16,7 +16,9 @@ from unbin.families.base import (
     as_rows,
     log_link_mean,
     log_of,
+    namespace,
     tilted_bin_means,
+    unweighted,
 )
 from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
@@ -52,23 +54,26 @@ class NegativeBinomial(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return np.asarray(mean + np.exp(nuisance[0]) * mean * mean)
+        return mean + float(np.exp(nuisance[0])) * mean * mean
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        a, mean = float(np.exp(nuisance[0])), self.inverse_link(eta)
-        log_growth = np.log1p(a * mean)
-        law = CountLaw(
+        return count_bins(self.count_law(eta, nuisance), lower, upper, n_nuisance=1)
+
+    def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
+        """Return the law of each row."""
+        xp, a, mean = namespace(eta), float(np.exp(nuisance[0])), self.inverse_link(eta)
+        log_growth = xp.log1p(a * mean)
+        return CountLaw(
             b=a,
             mean=mean,
-            log_omega=np.minimum(eta, LARGEST_ETA) - log_growth,
+            log_omega=xp.clip(eta, None, LARGEST_ETA) - log_growth,
             log_zero=-log_growth / a,
-            g=np.ones_like(eta),
+            g=unweighted(eta),
             slope=a * mean / (1 + a * mean),
             level=log_growth / a - mean / (1 + a * mean),
         )
-        return count_bins(law, lower, upper, n_nuisance=1)
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray

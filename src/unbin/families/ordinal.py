@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from unbin.exceptions import ParameterError
-from unbin.families.base import BinModel, DensityModel, Family, Interval
+from unbin.families.base import BinModel, DensityModel, Family, Interval, unweighted
 from unbin.families.latent import Logistic, Noise, Normal
 from unbin.typing import FloatArray
 
@@ -45,13 +45,13 @@ class Ordinal(Family):
         return eta
 
     def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return np.ones_like(eta)
+        return unweighted(eta)
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return mean
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
-        return np.full_like(eta, self._noise.variance)
+        return unweighted(eta) * self._noise.variance
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray

@@ -18,7 +18,10 @@ from unbin.families.base import (
     as_rows,
     log_link_mean,
     log_of,
+    namespace,
     tilted_bin_means,
+    unweighted,
+    x_log_x,
 )
 from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
@@ -52,7 +55,7 @@ class Poisson(BregmanFamily):
             return np.asarray(xlogy(z, z) - xlogy(z, mean) - z + mean)
 
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
-        return np.asarray(xlogy(z, z) - z * eta - z + mean)
+        return x_log_x(z) - z * eta - z + mean
 
     def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
         return float(_total_divergence(z, eta, mean))
@@ -66,17 +69,20 @@ class Poisson(BregmanFamily):
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        mean, zero = self.inverse_link(eta), np.zeros_like(eta)
-        law = CountLaw(
+        return count_bins(self.count_law(eta, nuisance), lower, upper)
+
+    def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
+        """Return the law of each row."""
+        mean, one = self.inverse_link(eta), unweighted(eta)
+        return CountLaw(
             b=0.0,
             mean=mean,
-            log_omega=np.minimum(eta, LARGEST_ETA),
+            log_omega=namespace(eta).clip(eta, None, LARGEST_ETA),
             log_zero=-mean,
-            g=np.ones_like(eta),
-            slope=zero,
-            level=zero,
+            g=one,
+            slope=0 * one,
+            level=0 * one,
         )
-        return count_bins(law, lower, upper)
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray

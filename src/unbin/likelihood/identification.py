@@ -14,6 +14,7 @@ import numpy as np
 
 from unbin.design import Design
 from unbin.families import Family
+from unbin.families.base import namespace
 from unbin.likelihood.ecological import EcologicalFit
 from unbin.likelihood.inference import WaldTest, wald_test
 from unbin.likelihood.results import LikelihoodFit
@@ -188,8 +189,9 @@ def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> Flo
     """Return (d mean/d eta)² / Var y, what an observed target says about its eta."""
     slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
     # where the mean saturates both vanish and a person says nothing
-    signal = np.divide(slope, np.sqrt(variance), out=np.zeros_like(eta), where=variance > 1e-300)
-    return np.asarray(np.clip(signal, -_LOUDEST, _LOUDEST) ** 2)
+    xp, says = namespace(eta), variance > 1e-300
+    signal = xp.where(says, slope / xp.sqrt(xp.where(says, variance, 1.0)), 0.0)
+    return xp.clip(signal, -_LOUDEST, _LOUDEST) ** 2  # type: ignore[no-any-return]
 
 
 def compare_with_block_means(

@@ -110,7 +110,7 @@ def wald_test(estimate: FloatArray, covariance: FloatArray) -> WaldTest:
     estimate : (k,)
     covariance : (k, k)
     """
-    size = np.sqrt(np.diag(covariance))
+    size = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(covariance / np.outer(size, size))
     keep = values > 1e-10

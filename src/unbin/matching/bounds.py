@@ -23,6 +23,9 @@ from unbin.release import Release
 from unbin.segments import segment_cumsum
 from unbin.typing import BoolArray, FloatArray, IntArray
 
+_SPARSE = 64
+"""With more people than this per cut, sorting cuts is faster than marking them."""
+
 
 @dataclass(frozen=True, slots=True)
 class RankBounds:
@@ -103,10 +106,7 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     bin_end = _place(histogram.start, start, segment_cumsum(histogram.count, histogram.start))
     bin_end = bin_end[counted]
     place = _place(order.start, start, order.rank) - 1
-    is_cut = np.zeros(start[-1] + 1, dtype=bool)
-    for cut in (start, bin_end, place, place + 1):
-        is_cut[cut] = True
-    cuts = np.flatnonzero(is_cut)
+    cuts = _distinct(int(start[-1]), start, bin_end, place, place + 1)
     first, end = cuts[:-1], cuts[1:]
     block = np.searchsorted(start, first, side="right") - 1
     lower, upper = _bin_edges(release, domain, counted)
@@ -127,6 +127,16 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     _check_consistent(release, block, low, high)
     run_start = np.searchsorted(first, start).astype(np.int64)
     return RankBounds(start, run_start, end - start[block], low, high)
+
+
+def _distinct(largest: int, *cuts: IntArray) -> IntArray:
+    """Return the distinct values of all cuts, in order."""
+    if _SPARSE * sum(map(len, cuts)) < largest:
+        return np.unique(np.concatenate(cuts))
+    is_cut = np.zeros(largest + 1, dtype=bool)
+    for cut in cuts:
+        is_cut[cut] = True
+    return np.flatnonzero(is_cut)
 
 
 def _uncertain_bounds(release: Release, domain: Interval) -> RankBounds:

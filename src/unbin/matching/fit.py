@@ -9,6 +9,7 @@ import numpy as np
 from unbin.design import Design, with_rows
 from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
+from unbin.families.base import unweighted
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import SOLVERS, Solution, Status
@@ -152,7 +153,7 @@ def _disagreement(objective: Objective, solutions: list[Solution], best: Solutio
     near = best.value + _SAME_OBJECTIVE * objective.null_divergence()
     slopes = [s.theta[objective.design.fit_intercept :] for s in solutions if s.value <= near]
     center = best.theta[objective.design.fit_intercept :]
-    matrix = objective.design.gram(best.theta, np.ones_like)
+    matrix = objective.design.gram(best.theta, unweighted)
     shift = int(objective.design.fit_intercept)
     matrix = matrix[shift:, shift:]
     size = float(np.sqrt(center @ matrix @ center))

@@ -1,0 +1,306 @@
+"""Time whole fits on a GPU: a hundred million people, and ten million beside the local engine.
+
+    python benchmarks/gpu.py                       # both tables, on the GPU
+    python benchmarks/gpu.py --profile             # and what each pass consists of
+    python benchmarks/gpu.py --device cpu --n 200000 --local-n 200000 --blocks 50,2000
+
+People, their blocks and their targets are drawn on the device; only the table of counts leaves it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import time
+import warnings
+from collections import defaultdict
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+import unbin
+import unbin.fits
+import unbin.likelihood.fit
+import unbin.likelihood.scoring
+import unbin.matching.fit
+from unbin import device, tables
+from unbin.release import Release
+from unbin.tables import Histogram
+
+LIMIT_S, LIMIT_TIMES = 3.0, 20.0
+CASES = (("gaussian", "likelihood"), ("ordinal", "likelihood"), ("gaussian", "matching"))
+
+
+@dataclass
+class People:
+    """Features and blocks on the device, and what was published."""
+
+    X: Any
+    block: Any
+    release: Release
+
+
+class Clock:
+    """Seconds spent in named phases, the device waited for at both ends."""
+
+    def __init__(self, where: str) -> None:
+        self.where, self.spent, self.calls = where, defaultdict(list), []
+
+    def wait(self) -> None:
+        if self.where.startswith("cuda"):
+            torch.cuda.synchronize()
+
+    @contextmanager
+    def phase(self, name: str) -> Any:
+        self.wait()
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.wait()
+            self.spent[name].append(time.perf_counter() - start)
+
+    def timed(self, name: str, function: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with self.phase(name):
+                return function(*args, **kwargs)
+
+        return call
+
+    def table(self, total: float) -> str:
+        lines = []
+        for name, times in self.spent.items():
+            each = " ".join(f"{t * 1e3:.0f}" for t in times[:12]) + (" …" if times[12:] else "")
+            lines.append(f"    {name:<34}{sum(times):8.3f} s  {len(times):3d} × ms: {each}")
+        lines.append(f"    {'whole fit':<34}{total:8.3f} s")
+        return "\n".join(lines)
+
+
+def draw(n: int, d: int, n_blocks: int, n_bins: int, where: str, seed: int = 0) -> People:
+    """Draw people whose blocks differ, and publish the table of their targets."""
+    generator = torch.Generator(device=where).manual_seed(seed)
+    kw = {"generator": generator, "device": where, "dtype": torch.float64}
+    block = torch.randint(n_blocks, (n,), generator=generator, device=where)
+    block[:n_blocks] = torch.arange(n_blocks, device=where)  # nobody is left out
+    shift = 0.5 * torch.randn((n_blocks, d), **kw)
+    beta = torch.linspace(-0.3, 0.3, d, device=where, dtype=torch.float64)
+    X = torch.empty((n, d), device=where, dtype=torch.float64)
+    y = torch.empty(n, device=where, dtype=torch.float64)
+    for low in range(0, n, 1 << 22):
+        part = slice(low, min(low + (1 << 22), n))
+        X[part] = torch.randn((part.stop - low, d), **kw) + shift[block[part]]
+        y[part] = X[part] @ beta + 0.5 * torch.randn(part.stop - low, **kw)
+    edges = np.quantile(y[: 1 << 20].cpu().numpy(), np.arange(1, n_bins) / n_bins)
+    place = torch.bucketize(y, torch.as_tensor(edges, device=where))
+    count = torch.bincount(block * n_bins + place, minlength=n_blocks * n_bins)
+    count = count.view(n_blocks, n_bins).cpu().numpy()
+    names = np.arange(n_blocks).astype(str)
+    order = np.argsort(names)
+    ends = np.concatenate([[-np.inf], edges, [np.inf]])
+    table = Histogram(
+        np.arange(n_blocks + 1) * n_bins,
+        np.tile(ends[:-1], n_blocks),
+        np.tile(ends[1:], n_blocks),
+        count[order].ravel(),
+    )
+    release = Release(names[order], count[order].sum(axis=1), table, tables.no_order(n_blocks))
+    return People(X, block, release)
+
+
+@contextmanager
+def watched(clock: Clock) -> Any:
+    """Time what a fit consists of, by replacing functions for a while."""
+    places = [
+        (unbin.fits, "diagnose", "diagnostics (kernels included)"),
+        (unbin.fits, "published_of", "published counts"),
+        (unbin.likelihood.fit, "make_problem", "published counts laid out"),
+        (unbin.likelihood.fit, "starting_point", "start (kernels included)"),
+        (unbin.likelihood.fit, "score_sums", "pass (kernel and host)"),
+        (unbin.likelihood.scoring, "score_sums", "pass (kernel and host)"),
+        (unbin.matching.fit, "matching_bounds", "rank bounds"),
+        (unbin.matching.fit, "block_means_start", "start (kernels included)"),
+        (device.DevicePeople, "_survey", "layout: mean and spread"),
+        (device.DevicePeople, "_key", "layout: keys"),
+        (device.DevicePeople, "_lay_out", "layout: sort, gather, keys"),
+        (device, "block_codes", "block codes"),
+        (device, "check_tensor", "check X"),
+        (device.ranks, "_place", "bounds of ranks placed"),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    for owner, name, label in places:
+        setattr(owner, name, clock.timed(label, getattr(owner, name)))
+    for kernel, function in device.KERNELS.items():
+        label = f"kernel {kernel.__name__}"
+        kernel.register(device.TorchRows, clock.timed(label, function))
+    try:
+        yield
+    finally:
+        for owner, name, function in before:
+            setattr(owner, name, function)
+        for kernel, function in device.KERNELS.items():
+            kernel.register(device.TorchRows, function)
+
+
+def fit_on_device(people: People, family: str, method: str, where: str, dtype: str) -> Any:
+    model = unbin.AggregatedGLM(
+        family, method, engine="torch", device=where, dtype=dtype, random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(people.X, people.release, block=people.block)
+
+
+def best_of(repeats: int, clock: Clock, call: Any) -> tuple[float, Any]:
+    times, found = [], None
+    for _ in range(repeats):
+        clock.wait()
+        start = time.perf_counter()
+        found = call()
+        clock.wait()
+        times.append(time.perf_counter() - start)
+    return min(times), found
+
+
+def large(args: argparse.Namespace) -> None:
+    print(f"\nwhole fits, n = {args.n:,}, d = {args.d}, {args.bins} bins, {args.dtype}")
+    print("   family      method   blocks       s  limit  passes  peak GiB  status")
+    details = []
+    for n_blocks in args.blocks:
+        people = draw(args.n, args.d, n_blocks, args.bins, args.device)
+        for family, method in cases(args):
+            clock = Clock(args.device)
+            if clock.where.startswith("cuda"):
+                torch.cuda.reset_peak_memory_stats()
+            seconds, model = best_of(
+                args.repeats,
+                clock,
+                lambda f=family, m=method, p=people: fit_on_device(
+                    p, f, m, args.device, args.dtype
+                ),
+            )
+            on_gpu = clock.where.startswith("cuda")
+            peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else float("nan")
+            print(
+                f"{family:>9}{method:>12}{n_blocks:9,}{seconds:8.2f}{LIMIT_S:7.0f}"
+                f"{model.n_iter_:8d}{peak:10.1f}  {model.status_.name}",
+                flush=True,
+            )
+            with watched(clock):
+                total, _ = best_of(
+                    1,
+                    clock,
+                    lambda f=family, m=method, p=people: fit_on_device(
+                        p, f, m, args.device, args.dtype
+                    ),
+                )
+            details.append(f"  {family} {method}, {n_blocks:,} blocks\n{clock.table(total)}")
+            if args.profile:
+                details.append(operations(people, family, method, args))
+        del people
+    print("\nwhere the time goes (phases are waited for, so a little slower than above)")
+    print("\n".join(details), flush=True)
+
+
+def operations(people: People, family: str, method: str, args: argparse.Namespace) -> str:
+    """Return the operations of a fit that take longest, as torch's profiler has them."""
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU]
+    if args.device.startswith("cuda"):
+        kinds.append(ProfilerActivity.CUDA)
+    with profile(activities=kinds) as found:
+        fit_on_device(people, family, method, args.device, args.dtype)
+    key = "cuda_time_total" if args.device.startswith("cuda") else "cpu_time_total"
+    try:
+        return found.key_averages().table(sort_by=key, row_limit=18, max_name_column_width=60)
+    except (KeyError, AttributeError):
+        return found.key_averages().table(row_limit=18)
+
+
+def beside_local(args: argparse.Namespace) -> None:
+    threads = len(os.sched_getaffinity(0))
+    print(f"\nbeside the local engine with {threads} threads, n = {args.local_n:,}, d = {args.d}")
+    head = "   family      method   blocks   torch s  local s  times  limit"
+    print(f"{head}  coef apart  objective apart")
+    small = draw(20_000, args.d, 100, args.bins, args.device, seed=1)
+    for n_blocks in args.blocks:
+        people = draw(args.local_n, args.d, n_blocks, args.bins, args.device, seed=2)
+        X, codes = people.X.cpu().numpy(), people.block.cpu().numpy()
+        target = people.release.align(codes.astype(str))
+        for family, method in cases(args):
+            local = unbin.AggregatedGLM(family, method, random_state=0)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                warm = small.release.align(small.block.cpu().numpy().astype(str))
+                local.fit(small.X.cpu().numpy(), warm)  # numba compiles
+                there, _ = best_of(1, Clock(""), lambda m=local, x=X, t=target: m.fit(x, t))
+            fit_on_device(small, family, method, args.device, args.dtype)
+            here, model = best_of(
+                3,
+                Clock(args.device),
+                lambda f=family, m=method, p=people: fit_on_device(
+                    p, f, m, args.device, args.dtype
+                ),
+            )
+            gap = float(np.abs(model.coef_ - local.coef_).max())
+            apart = abs(model.objective_ / local.objective_ - 1)
+            print(
+                f"{family:>9}{method:>12}{n_blocks:9,}{here:10.3f}{there:9.2f}{there / here:7.0f}"
+                f"{LIMIT_TIMES:7.0f}{gap:12.1e}{apart:17.1e}",
+                flush=True,
+            )
+
+
+def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
+    return [(f, m) for f, m in CASES if f in args.families and m in args.methods]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    names, numbers = (
+        (lambda text: text.split(",")),
+        (lambda text: [int(t) for t in text.split(",")]),
+    )
+    parser.add_argument("--n", type=int, default=100_000_000)
+    parser.add_argument("--local-n", type=int, default=10_000_000, help="0 leaves it out")
+    parser.add_argument("--d", type=int, default=20)
+    parser.add_argument("--bins", type=int, default=10)
+    parser.add_argument("--blocks", type=numbers, default=[1_000, 100_000])
+    parser.add_argument("--families", type=names, default=["gaussian", "ordinal"])
+    parser.add_argument("--methods", type=names, default=["likelihood", "matching"])
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--cells", type=int, help="numbers in an array worked on at a time")
+    parser.add_argument("--profile", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    if args.cells:
+        device.backend._CELLS.update(cpu=args.cells, other=args.cells)
+    machine = platform.processor() or platform.machine()
+    if args.device.startswith("cuda"):
+        machine = torch.cuda.get_device_name()
+    print(
+        f"{machine}, torch {torch.__version__}, numpy {np.__version__}, unbin {unbin.__version__}"
+    )
+    start = time.perf_counter()
+    warm = draw(50_000, args.d, 200, args.bins, args.device)
+    for family, method in cases(args):  # libraries load, numba compiles
+        fit_on_device(warm, family, method, args.device, args.dtype)
+    print(f"warm-up {time.perf_counter() - start:.1f} s", flush=True)
+    if args.n:
+        large(args)
+    if args.local_n:
+        beside_local(args)
+    print(f"\nall in {time.perf_counter() - start:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
