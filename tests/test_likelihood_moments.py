@@ -10,7 +10,7 @@ from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.fit import make_problem, ridge_penalty
 from unbin.likelihood.moments import accumulate, block_moments
-from unbin.likelihood.scoring import score_sums, solve_scaled, whiten
+from unbin.likelihood.scoring import score_blocks, score_sums, solve_scaled
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
 
@@ -151,19 +151,39 @@ def test_different_bins_give_the_same_moments_as_shared_ones():
     assert b.block_df[-1] == pytest.approx(a.block_df[-1] + 1, abs=1e-3)
 
 
-def test_whitening_equals_a_solve_without_the_reference():
+@pytest.mark.parametrize("hidden", [0, 2])
+@pytest.mark.parametrize("variance", [0.0, 0.3])
+def test_scores_of_blocks_equal_solves_without_the_reference(hidden, variance):
     rng = np.random.default_rng(0)
-    q = rng.dirichlet(np.ones(4), size=30)
-    covariance = (np.diag(q.sum(axis=0)) - q.T @ q)[None]
-    derivative, residual = rng.normal(size=(1, 4, 3)), rng.normal(size=(1, 4))
-    white, white_residual, df = whiten(
-        covariance, derivative, residual, np.array([1]), np.ones((1, 4), bool)
+    n_blocks, size, p = 7, 4, 3
+    q = rng.dirichlet(np.ones(size), size=(n_blocks, 30))
+    covariance = np.array([np.diag(x.sum(axis=0)) - x.T @ x for x in q])
+    derivative, shift = rng.normal(size=(n_blocks, size, p)), rng.normal(size=(n_blocks, size))
+    root, residual = rng.normal(size=(n_blocks, size, hidden)), rng.normal(size=(n_blocks, size))
+    covariance[-1] += np.eye(size)  # noise: no statistic can be derived, none is left out
+    reference, used = rng.integers(0, size, n_blocks), rng.random((n_blocks, size)) < 0.9
+    reference[-1] = -1
+    information, lost, scores, along, each = score_blocks(
+        covariance, derivative, shift, root, residual, reference, used, variance
     )
-    keep = [0, 2, 3]
-    inverse = np.linalg.inv(covariance[0][np.ix_(keep, keep)] + 1e-6 * np.eye(3))
-    expected = derivative[0, keep].T @ inverse @ residual[0, keep]
-    np.testing.assert_allclose(white[0].T @ white_residual[0], expected, rtol=1e-9)
-    assert df[0] == pytest.approx(3, abs=1e-3)
+    expected_information, expected_lost = np.zeros((p, p)), np.zeros((p, p))
+    for b in range(n_blocks):
+        keep = [k for k in range(size) if k != reference[b] and used[b, k]]
+        inverse = np.linalg.inv(covariance[b][np.ix_(keep, keep)] + 1e-6 * np.eye(len(keep)))
+        d, e, r, v = derivative[b, keep], shift[b, keep], residual[b, keep], root[b, keep]
+        np.testing.assert_allclose(scores[b], d.T @ inverse @ r, rtol=1e-6)
+        np.testing.assert_allclose(along[b], d.T @ inverse @ e, rtol=1e-6)
+        hold = e @ inverse @ e
+        by_hidden = d.T @ inverse @ v, e @ inverse @ v
+        df = len(keep) - np.trace(v.T @ inverse @ v)
+        wanted = [r @ inverse @ r, df, e @ inverse @ r, hold, (by_hidden[1] ** 2).sum()]
+        np.testing.assert_allclose(each[:, b], wanted, rtol=1e-4, atol=1e-3)
+        expected_information += d.T @ inverse @ d
+        share = variance / (1 + variance * hold)
+        taken = by_hidden[0] - share * np.outer(along[b], by_hidden[1])
+        expected_lost += taken @ taken.T
+    np.testing.assert_allclose(information, expected_information, rtol=1e-6)
+    np.testing.assert_allclose(lost, expected_lost, rtol=1e-5, atol=1e-9)
 
 
 def test_solving_ignores_columns_that_carry_nothing():

@@ -404,7 +404,7 @@ def test_parquet_files(tmp_path, monkeypatch, room, method):
     pq.write_table(table, tmp_path / "people.parquet", row_group_size=1000)
     if room == "little":
         monkeypatch.setattr(device.Machine, "free", lambda _: 1e5)
-        monkeypatch.setattr("unbin.sources._PART_ROWS", 1000)
+        monkeypatch.setattr("unbin.sources._PART_BYTES", 1)
     to = {"block": "block", "features": names}
     path = tmp_path / "people.parquet"
     if room == "little" and method == "matching":

@@ -125,11 +125,15 @@ def aligned_copy(matrix: FloatArray) -> FloatArray:
 
 
 def aligned_empty(shape: tuple[int, ...]) -> FloatArray:
-    """Return a column-major matrix without values, at an address that is a multiple of 64."""
-    size = int(np.prod(shape))
-    space = np.empty(size + 8)
+    """Return a column-major matrix without values, every column at a multiple of 64 bytes.
+
+    Columns never touch, whether these are all rows or some: kernels are compiled once.
+    """
+    n, d = shape
+    step = -(-n // 8) * 8 + 8
+    space = np.empty(step * d + 8)
     skip = -space.ctypes.data % 64 // 8
-    return np.asarray(space[skip : skip + size].reshape(shape, order="F"))
+    return np.asarray(space[skip : skip + step * d].reshape(d, step)[:, :n].T)
 
 
 def arrange(

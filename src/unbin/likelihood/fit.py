@@ -22,7 +22,7 @@ from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import looks_counted, published_counts
-from unbin.likelihood.thinning import thin
+from unbin.likelihood.thinning import thin, worth_thinning
 from unbin.release import Release
 from unbin.typing import FloatArray
 
@@ -131,8 +131,7 @@ def make_problem(
         family.has_thresholds and design.fit_intercept,
     )
     published = None if means is None else published_means(counts, means, mean_noise_sd)
-    weight = np.ones(len(counts.n))
-    return Problem(design, counts, family, coordinates, published, noise_sd, weight)
+    return Problem(design, counts, family, coordinates, published, noise_sd)
 
 
 def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
@@ -146,16 +145,16 @@ def solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
     """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be."""
-    coarse = thin(problem)
+    thinned = worth_thinning(problem)
     cap = step_scale(problem, free)
-    passes = max_iter if coarse is None else min(max_iter, _FULL_PASSES)
+    passes = min(max_iter, _FULL_PASSES) if thinned else max_iter
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
     if _is_final(result):
         return result
-    if coarse is None:
-        second = maximise_composite(problem, free, penalty).free
+    if thinned:
+        second = solve(thin(problem), free, penalty, 1e-2, max_iter).free
     else:
-        second = solve(coarse, free, penalty, 1e-2, max_iter).free
+        second = maximise_composite(problem, free, penalty).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
     if _is_final(again):
         return again

@@ -70,8 +70,8 @@ class Problem:
     means : PublishedMeans or None
     noise_sd : float
         Standard deviation of noise known to have been added to each count.
-    weight : (B,)
-        People a row of the design stands for; 1 unless the rows were thinned.
+    weight : (B,) or None
+        People a row of the design stands for, where rows were thinned.
     block_variance : float
         Variance of an effect on eta shared by the people of a block.
     """
@@ -82,7 +82,7 @@ class Problem:
     coordinates: Coordinates
     means: PublishedMeans | None
     noise_sd: float
-    weight: FloatArray
+    weight: FloatArray | None = None
     block_variance: float = 0.0
 
     @property
@@ -275,12 +275,13 @@ def _finish(
 ) -> BlockMoments:
     """Turn sums over rows into moments, rows standing for people."""
     mean, slopes, cross = sums
-    weight = problem.weight[blocks]
     if covariance:
         _finish_covariance(mean, cross, problem.counts.n_bins)
+    if problem.weight is not None:
+        weight = problem.weight[blocks]
         cross *= weight[:, None, None]
-    mean *= weight[:, None]
-    slopes *= weight[:, None, None]
+        mean *= weight[:, None]
+        slopes *= weight[:, None, None]
     derivative = _to_free(problem, free, slopes)
     return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
 
@@ -324,7 +325,8 @@ def accumulate(  # type: ignore[no-untyped-def]
     width = _TILE + _LANES
     one, slope = np.zeros((2, width)), np.zeros((_up(size, 2), width))
     x, level = np.zeros((_up(1 + d, 6), width)), np.zeros((_up((1 + m) * size, 6), width))
-    one[0], x[0] = 1.0, 1.0
+    for i in range(width):
+        one[0, i], x[0, i] = 1.0, 1.0
     by_one, by_x = np.empty((2, len(level))), np.empty((len(slope), len(x)))
     by_level = np.empty((len(slope), _up(size, 6)))
     b = np.searchsorted(start, row, side="right") - 1
@@ -332,7 +334,7 @@ def accumulate(  # type: ignore[no-untyped-def]
     for tile in range(0, n, _TILE):
         end = min(tile + _TILE, n)
         for j in range(d):
-            x[1 + j, : end - tile] = columns[j, row + tile : row + end]
+            _copy_padded(columns[j, row + tile : row + end], x[1 + j, : end - tile])
         while low < end:
             while start[b + 1] - row <= low:
                 b += 1
@@ -370,11 +372,11 @@ def _up(size, step):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _copy_padded(values, out):  # type: ignore[no-untyped-def]
-    """Copy, and fill the rest with zeros."""
-    n = len(values)
-    for i in range(n):
+    """Copy, and fill the rest with zeros (slices would be compiled with all their errors)."""
+    for i in range(len(values)):
         out[i] = values[i]
-    out[n:] = 0.0
+    for i in range(len(values), len(out)):
+        out[i] = 0.0
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")

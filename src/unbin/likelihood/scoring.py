@@ -40,6 +40,8 @@ _MANY = 300
 """Parameters from which Cholesky is tried before the eigenvalues are asked for."""
 _DEFINITE = 1e-6
 """Pivots of a matrix with unit diagonal above this are far from singular."""
+_BATCH = 512
+"""Statistics whose cross-products are formed at a time."""
 _CLOSE = 1e-2
 """A squared distance to the root, in standard errors, where scoring contracts steadily."""
 
@@ -196,35 +198,33 @@ def _part_sums(
     problem: Problem, part: BlockMoments, reference: IntArray, used: BoolArray
 ) -> _PartSums:
     """Score some blocks."""
-    p = part.derivative.shape[2]
     spread = _spread(part, problem.counts.n[part.blocks], problem.counts.n_bins)
     target, root = _published(problem, part)
     _add_noise(problem, part)
-    right = np.concatenate([part.derivative, part.shift[:, :, None], root], axis=2)
-    white, white_residual, df = whiten(part.covariance, right, target - part.mean, reference, used)
-    white, within = white[:, :, : p + 1], white[:, :, p + 1 :]
-    both = (white_residual[:, None, :] @ white)[:, 0]
-    scores, pull = both[:, :-1], both[:, -1]
-    along = (white[:, None, :, -1] @ white)[:, 0]
-    along, hold = along[:, :-1], along[:, -1]
-    flat = white.reshape(-1, p + 1)
-    information = (flat.T @ flat)[:-1, :-1]
-    by_hidden = white.swapaxes(1, 2) @ within
-    hidden = (by_hidden[:, -1] ** 2).sum(axis=1)
-    if problem.block_variance > 0:
-        share = problem.block_variance / (1 + problem.block_variance * hold)
-        scores = scores - (share * pull)[:, None] * along
-        information = information - along.T @ (along * share[:, None])
-        by_hidden[:, :-1] -= (share[:, None] * along)[:, :, None] * by_hidden[:, -1:]
+    variance = problem.block_variance
+    information, lost, scores, along, (misfit, df, pull, hold, hidden) = score_blocks(
+        part.covariance,
+        part.derivative,
+        part.shift,
+        root,
+        target - part.mean,
+        reference,
+        used,
+        variance,
+    )
+    if variance > 0:
+        share = variance / (1 + variance * hold)
+        scores -= (share * pull)[:, None] * along
+        information -= along.T @ (along * share[:, None])
     return _PartSums(
         blocks=part.blocks,
         information=information,
-        lost=np.tensordot(by_hidden[:, :-1], by_hidden[:, :-1], axes=([0, 2], [0, 2])),
+        lost=lost,
         spread=spread,
         scores=scores,
         along=along,
-        misfit=(white_residual**2).sum(axis=1),
-        df=df - (within**2).sum(axis=(1, 2)),
+        misfit=misfit,
+        df=df,
         pull=pull,
         hold=hold,
         hidden=hidden,
@@ -406,47 +406,105 @@ def _add_noise(problem: Problem, part: BlockMoments) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def whiten(covariance, derivative, residual, reference, used):  # type: ignore[no-untyped-def]
-    """Multiply by the inverse Cholesky factor of S_b, block by block.
+def score_blocks(  # type: ignore[no-untyped-def]
+    covariance, derivative, shift, root, residual, reference, used, variance
+):
+    """Score some blocks, with S_b⁻¹ = Wᵀ W by its Cholesky factor.
 
-    Statistics that are not ``used``, and the one left out as ``reference``, become zeros.
+    Parameters
+    ----------
+    covariance : (B, L, L)
+    derivative, shift, root : (B, L, p), (B, L), (B, L, h)
+        D_b, e_b, and the root of the variance of what is hidden.
+    residual : (B, L)
+    reference : (B,)
+        The statistic left out of each block, -1 for none.
+    used : (B, L) bool
+    variance : float
+        Of block effects.
 
     Returns
     -------
-    derivative : (B, L, p)
-    residual : (B, L)
-    df : (B,)
-        Σ 1 - jitter/pivot²: statistics that carry something.
+    information, lost : (p, p)
+        Σ D_bᵀ S_b⁻¹ D_b without block effects, and what hidden counts take of it.
+    scores, along : (B, p)
+        D_bᵀ S_b⁻¹ r_b without block effects, and D_bᵀ S_b⁻¹ e_b.
+    each : (5, B)
+        r_bᵀ S_b⁻¹ r_b and its expectation (statistics that carry something, less what is hidden),
+        e_bᵀ S_b⁻¹ r_b, e_bᵀ S_b⁻¹ e_b, and how much of that is lost.
     """
     n_blocks, size, p = derivative.shape
-    white, white_residual = np.zeros((n_blocks, size, p)), np.zeros((n_blocks, size))
-    df = np.zeros(n_blocks)
-    factor, inverse = np.empty((size, size)), np.empty(size)  # of its diagonal
+    h = root.shape[2]
+    information, lost = np.zeros((p, p)), np.zeros((p, p))
+    scores, along, each = np.zeros((n_blocks, p)), np.zeros((n_blocks, p)), np.zeros((5, n_blocks))
+    factor, inverse = np.zeros((size, size)), np.zeros(size)
+    batch = max(1, _BATCH // size)  # blocks whose cross-products are left to BLAS at a time
+    batched, filled = np.zeros((batch * size, p)), 0
+    white, by_hidden = np.zeros((size, p + 1 + h + 1)), np.zeros((p + 1, h))
     for b in range(n_blocks):
+        for k in range(size):  # [D, e, root, r]
+            keep = 1.0 if k != reference[b] and used[b, k] else 0.0
+            for i in range(p):
+                white[k, i] = keep * derivative[b, k, i]
+            white[k, p], white[k, p + 1 + h] = keep * shift[b, k], keep * residual[b, k]
+            for i in range(h):
+                white[k, p + 1 + i] = keep * root[b, k, i]
+        each[1, b] = _whiten(covariance[b], reference[b], used[b], factor, inverse, white)
         for k in range(size):
-            if k == reference[b] or not used[b, k]:
-                factor[k, :] = 0.0
-                continue
-            value = residual[b, k]
-            white[b, k] = derivative[b, k]
-            for j in range(k):
-                if j == reference[b] or not used[b, j]:
-                    factor[k, j] = 0.0
-                    continue
-                entry = covariance[b, k, j]
+            e, r = white[k, p], white[k, p + 1 + h]
+            for i in range(p):
+                batched[filled + k, i] = white[k, i]
+                scores[b, i] += white[k, i] * r
+                along[b, i] += white[k, i] * e
+            each[0, b] += r * r
+            each[2, b] += e * r
+            each[3, b] += e * e
+            for i in range(h):
+                each[1, b] -= white[k, p + 1 + i] ** 2
+        filled += size
+        if filled == batch * size or b == n_blocks - 1:
+            information += np.dot(batched[:filled].T, batched[:filled])
+            filled = 0
+        if h > 0:
+            share = variance / (1 + variance * each[3, b])
+            np.dot(white[:, : p + 1].copy().T, white[:, p + 1 : p + 1 + h].copy(), by_hidden)
+            for i in range(h):
+                each[4, b] += by_hidden[p, i] ** 2
+                for j in range(p):
+                    by_hidden[j, i] -= share * along[b, j] * by_hidden[p, i]
+            lost += np.dot(by_hidden[:p], by_hidden[:p].T)
+    return information, lost, scores, along, each
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignore[no-untyped-def]
+    """Multiply ``white`` by the inverse Cholesky factor of a covariance, in place.
+
+    Rows of statistics that are not used, and of the one left out as ``reference``, stay zeros.
+    Returns Σ 1 - jitter/pivot²: the number of statistics that carry something.
+    """
+    size, width = white.shape
+    df = 0.0
+    for k in range(size):
+        left_out = k == reference or not used[k]
+        for j in range(k):
+            entry = 0.0
+            if not (left_out or j == reference or not used[j]):
+                entry = covariance[k, j]
                 for i in range(j):
                     entry -= factor[k, i] * factor[j, i]
                 entry *= inverse[j]
-                factor[k, j] = entry
-                value -= entry * white_residual[b, j]
-                for i in range(p):
-                    white[b, k, i] -= entry * white[b, j, i]
-            pivot = covariance[b, k, k] + _JITTER
-            for i in range(k):
-                pivot -= factor[k, i] * factor[k, i]
-            pivot = max(pivot, _JITTER)
-            inverse[k] = 1.0 / np.sqrt(pivot)
-            white_residual[b, k] = value * inverse[k]
-            white[b, k] *= inverse[k]
-            df[b] += 1.0 - _JITTER / pivot
-    return white, white_residual, df
+                for i in range(width):
+                    white[k, i] -= entry * white[j, i]
+            factor[k, j] = entry
+        if left_out:
+            continue
+        pivot = covariance[k, k] + _JITTER
+        for i in range(k):
+            pivot -= factor[k, i] * factor[k, i]
+        pivot = max(pivot, _JITTER)
+        inverse[k] = 1.0 / np.sqrt(pivot)
+        for i in range(width):
+            white[k, i] *= inverse[k]
+        df += 1.0 - _JITTER / pivot
+    return df

@@ -8,24 +8,25 @@ import numpy as np
 
 from unbin.design import with_rows
 from unbin.likelihood.moments import Problem
+from unbin.rows import aligned_copy
 
 _ROWS_PER_BLOCK = 500
 _ROWS = 50_000
 
 
-def thin(problem: Problem) -> Problem | None:
+def worth_thinning(problem: Problem) -> bool:
+    """Tell whether blocks are so large that a fraction of their rows would do for a start."""
+    return problem.design.rows is not None and _stride(problem) >= 4
+
+
+def thin(problem: Problem) -> Problem:
     """Keep every s-th row of each block, each standing for more people.
 
     The expected statistics of a block are sums over its rows, and some hundred rows give them
-    well enough for a start. Returns None where that would not save much.
+    well enough for a start.
     """
     design = problem.design
-    if design.rows is None:
-        return None
-    whole, size = design.rows, design.size
-    stride = min(design.n_people // _ROWS, int(np.median(size)) // _ROWS_PER_BLOCK)
-    if stride < 4:
-        return None
+    whole, size, stride = design.in_memory(), design.size, _stride(problem)
     kept = np.minimum(np.maximum(size // stride, _ROWS_PER_BLOCK), size)
     start = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
     place = np.arange(start[-1]) - np.repeat(start[:-1], kept)
@@ -33,9 +34,14 @@ def thin(problem: Problem) -> Problem | None:
     rows = np.repeat(design.start[:-1], kept) + (place * step).astype(np.int64)
     thinned = with_rows(
         design,
-        matrix=np.asfortranarray(whole.matrix[rows]),
+        matrix=aligned_copy(whole.matrix[rows]),
         offset=whole.offset[rows],
         key=whole.key[rows],
         start=start,
     )
-    return replace(problem, design=thinned, weight=problem.weight * size / kept)
+    return replace(problem, design=thinned, weight=size / kept)
+
+
+def _stride(problem: Problem) -> int:
+    median = int(np.median(problem.design.size))
+    return min(problem.design.n_people // _ROWS, median // _ROWS_PER_BLOCK)

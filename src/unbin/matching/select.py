@@ -119,7 +119,8 @@ def _assign_block(values, key, cut, first_run, size, run_of, bucket, rows, out):
     for i in range(n):
         low, high = min(low, values[i]), max(high, values[i])
     scale = (n_buckets - 1) / (high - low) if high > low else 0.0
-    size[:] = 0
+    for k in range(n_buckets):
+        size[k] = 0
     for i in range(n):
         place = int((values[i] - low) * scale)
         place = min(max(place, 0), n_buckets - 1)  # NaN included
@@ -178,10 +179,12 @@ def assign_runs(values, key, start, run_start, cut, out):  # type: ignore[no-unt
         s, e, first, last = start[b], start[b + 1], run_start[b], run_start[b + 1]
         n = e - s
         if last - first == 1:
-            out[s:e] = first
+            for i in range(s, e):
+                out[i] = first
         elif n <= _SMALL:
             if not _assign_small(values, cut, s, e, first, last, padded, below, run_of, out):
-                rows[:n] = np.arange(n)
+                for i in range(n):
+                    rows[i] = i
                 _assign_sorted(
                     values[s:e], key[s:e], rows[:n], cut[first:last], 0, 0, first, out[s:e]
                 )
