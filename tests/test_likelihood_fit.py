@@ -428,3 +428,24 @@ def test_steps_that_do_not_differ_are_not_combined():
     memory, step = _Memory(), np.array([1.0, -2.0])
     moves = [memory.accelerate(k * step, step, np.eye(2)) for k in range(4)]
     np.testing.assert_array_equal(moves, np.tile(step, (4, 1)))
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("smallest", [0, 1, 5])
+def test_shared_bins_are_counted_as_any_others(seed, smallest, monkeypatch):
+    rng = np.random.default_rng(seed)
+    family = get_family("poisson" if seed % 2 else "gaussian")
+    edges = np.unique(np.round(rng.normal(3, 3, 7), 0 if seed % 2 else 2))
+    edges = np.concatenate([[-np.inf] if seed % 3 else [edges[0] - 1], edges, [np.inf]])
+    if seed % 2:
+        edges = np.unique(np.maximum(edges, -1))
+    y = rng.poisson(3, 900) if seed % 2 else np.maximum(rng.normal(3, 3, 900), edges[0] + 0.01)
+    blocks = rng.integers(0, 9, 900).astype(str)
+    release = aggregate(y, blocks, edges).align(blocks).release
+    found = published_counts(release, family.domain, smallest=smallest)
+    monkeypatch.setattr("unbin.likelihood.statistics._shared_counts", lambda *_: None)
+    other = published_counts(release, family.domain, smallest=smallest)
+    np.testing.assert_array_equal(found.count, other.count)
+    np.testing.assert_array_equal(found.lower, other.lower)
+    np.testing.assert_array_equal(found.upper, other.upper)
+    np.testing.assert_array_equal(found.known, other.known)

@@ -60,6 +60,9 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     if release.noise_sd > 0:
         return _noisy_counts(release, domain)
     table = _with_lists(release)
+    shared = _shared_counts(table, release, domain, smallest)
+    if shared is not None:
+        return shared
     cuts = _cuts(table, release, domain)
     cuts = _drop_far(cuts, release.n, smallest)
     known = np.diff(cuts.start) > 0
@@ -73,6 +76,37 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     else:
         counts = _padded(cuts, release.n, domain, known)
     return with_hidden(counts, table, domain)
+
+
+def _shared_counts(
+    table: Histogram, release: Release, domain: Interval, smallest: int
+) -> PublishedCounts | None:
+    """Count a table whose blocks all have the same adjoining bins; None for any other table.
+
+    The cuts of all blocks are those of everybody together, so that one block tells them.
+    """
+    n_blocks, width = len(release.n), int(table.start[1])
+    same = np.array_equal(table.start, width * np.arange(n_blocks + 1))
+    if not (same and width) or table.hidden().any():
+        return None
+    lower, upper, count = (
+        values.reshape(n_blocks, width) for values in (table.lower, table.upper, table.count)
+    )
+    adjoining = (lower[0, 1:] == upper[0, :-1]).all() and (lower[0] < upper[0]).all()
+    if not (adjoining and (lower == lower[0]).all() and (upper == upper[0]).all()):
+        return None
+    _check_complete(table, release)
+    start, people = np.array([0, width]), release.n.sum(keepdims=True)
+    pooled = Histogram(start, lower[0], upper[0], count.sum(axis=0), table.closed)
+    cuts = _drop_far(_cuts(pooled, None, domain), people, smallest)
+    if len(cuts.value) == 0:
+        return None
+    ends = tables.integer_edges(pooled)[1] if domain.integer else pooled.upper
+    below = np.concatenate([np.zeros((n_blocks, 1), count.dtype), np.cumsum(count, axis=1)], axis=1)
+    below = below[:, np.searchsorted(ends, cuts.value, side="right")]
+    inside = np.diff(below, axis=1, prepend=0, append=release.n[:, None])
+    known = np.ones(n_blocks, dtype=bool)
+    return PublishedCounts(release.n, *_between(cuts.value, domain), inside.astype(float), known)
 
 
 def looks_counted(release: Release) -> bool:
@@ -154,8 +188,11 @@ def _with_lists(release: Release) -> Histogram:
     return tables.join_histograms(release.histogram, table, release.blocks)
 
 
-def _cuts(table: Histogram, release: Release, domain: Interval) -> Cumulative:
-    """Return the cumulative counts at every finite edge inside the domain."""
+def _cuts(table: Histogram, release: Release | None, domain: Interval) -> Cumulative:
+    """Return the cumulative counts at every finite edge inside the domain.
+
+    With a release, its people must be those of the table.
+    """
     if domain.integer and len(table.count):
         if not tables.holds_integers(table):
             raise DomainError(
@@ -170,7 +207,8 @@ def _cuts(table: Histogram, release: Release, domain: Interval) -> Cumulative:
     # the last of equal values counts everybody at or below it, points included
     last = last_rows(points.start)
     inside[:-1] &= last[:-1] | (points.value[1:] != points.value[:-1])
-    _check_complete(table, release)
+    if release is not None:
+        _check_complete(table, release)
     return _keep(points, inside)
 
 
