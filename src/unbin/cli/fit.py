@@ -64,6 +64,13 @@ def fit(
     ] = "error",
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Seeds whatever is random.")] = 0,
+    jobs: Annotated[
+        int | None, typer.Option(help="Threads; the result does not depend on it. Default: all.")
+    ] = None,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="File for the coefficients so far; a fit that finds it goes on there."),
+    ] = None,
     dialect: options.DialectOption = None,
     release_block: options.ReleaseBlockOption = None,
     suppression: options.SuppressionOption = None,
@@ -102,6 +109,8 @@ def fit(
         target_transform=target_transform,
         fit_intercept=parse_formula(formula).intercept,
         random_state=seed,
+        n_jobs=jobs,
+        checkpoint=checkpoint,
     )
     with progress("reading"):
         table = options.open_release(
