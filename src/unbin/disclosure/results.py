@@ -1,0 +1,275 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from unbin.disclosure.cells import CellCheck
+from unbin.disclosure.gains import Gain
+from unbin.disclosure.measures import Nearness
+from unbin.disclosure.text import as_json, as_text
+from unbin.disclosure.utility import Utility
+from unbin.summary import to_frame
+
+IN_TABLE, HELD_OUT = "in the table", "held out"
+
+
+@dataclass(frozen=True, slots=True)
+class AttackResult:
+    """One way of guessing, on one set of people.
+
+    Attributes
+    ----------
+    attack : str
+    people : {"in the table", "held out"}
+    uses_features : bool
+        False for the histograms alone.
+    chosen : bool
+        Whether an attacker without the truth would take this likelihood, by held-out blocks.
+    identified : bool or None
+        Whether the fit says that it can be relied on; None where nothing was fitted.
+    all, exposed : Nearness
+        Of everybody, and of the 1 % about whom the features tell most.
+    gain : Gain
+        As measured; negative where the block histogram alone was nearer.
+    exposed_gain : float
+        The same of the most exposed.
+    """
+
+    attack: str
+    people: str
+    uses_features: bool
+    chosen: bool
+    identified: bool | None
+    all: Nearness
+    exposed: Nearness
+    gain: Gain
+    exposed_gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """What a table discloses about one set of people.
+
+    Attributes
+    ----------
+    people : {"in the table", "held out"}
+    attack : str
+        The best; "block histogram" where no attack with features does better.
+    gain : Gain
+        Of the best attack, at least 0.
+    measured : float
+        Gain of the best attack with features, which may be negative.
+    chance : float
+        What ``measured`` exceeds in one audit of twenty when the features tell nothing within
+        blocks; negative where attacks that guess in vain do worse than the block histogram.
+    chance_median : float
+        The middle of what it would be.
+    p_value : float
+        Of "the features tell nothing within blocks".
+    beyond_public : float
+        1 - MSE(best attack) / MSE(a public model of other people): what the release adds to it.
+    """
+
+    people: str
+    attack: str
+    gain: Gain
+    measured: float
+    chance: float
+    chance_median: float
+    p_value: float
+    beyond_public: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """One planned table, and what was found about it.
+
+    Attributes
+    ----------
+    level : str
+        Of blocks.
+    bins : str
+        As asked for.
+    protection : str
+        Empty for the table as it is.
+    n_blocks, n_bins : int
+    in_table, held_out : Disclosure
+    attacks : tuple of AttackResult
+    utility : Utility
+    cells : CellCheck
+    """
+
+    level: str
+    bins: str
+    protection: str
+    n_blocks: int
+    n_bins: int
+    in_table: Disclosure
+    held_out: Disclosure
+    attacks: tuple[AttackResult, ...]
+    utility: Utility
+    cells: CellCheck
+
+    @property
+    def n_cells(self) -> int:
+        """Counts that would be published."""
+        return self.n_blocks * self.n_bins
+
+    @property
+    def gain(self) -> float:
+        """The larger of the two gains."""
+        return max(self.in_table.gain.value, self.held_out.gain.value)
+
+    @property
+    def name(self) -> str:
+        """Level, bins and protection in words."""
+        protection = f", {self.protection}" if self.protection else ""
+        return f"{self.level}, {self.bins} bins{protection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How much planned tables would disclose, and what they would be good for.
+
+    Attributes
+    ----------
+    tables : tuple of PlannedTable
+    n_people, n_held_out : int
+        All people, and those held out of the audited tables.
+    feature_names : tuple of str
+    log : bool
+        Whether errors were squared on the log scale.
+    min_utility : float
+    level : float
+        Coverage of the intervals.
+    n_permutations : int
+    """
+
+    tables: tuple[PlannedTable, ...]
+    n_people: int
+    n_held_out: int
+    feature_names: tuple[str, ...]
+    log: bool
+    min_utility: float
+    level: float
+    n_permutations: int
+
+    @property
+    def recommended(self) -> PlannedTable | None:
+        """The coarsest table that keeps ``min_utility``; None when no table does.
+
+        Coarsest is fewest counts; of as many, the smaller gain. Where a protection was asked for,
+        only protected tables are recommended.
+        """
+        kept = [table for table in self.final if table.utility.value >= self.min_utility]
+        return min(kept, key=lambda table: (table.n_cells, table.gain), default=None)
+
+    @property
+    def final(self) -> tuple[PlannedTable, ...]:
+        """The tables as they would be published: protected, where a protection was asked for."""
+        protected = tuple(table for table in self.tables if table.protection)
+        return protected or self.tables
+
+    @property
+    def worst(self) -> PlannedTable:
+        """The table that discloses most, as it would be published."""
+        return max(self.final, key=lambda table: table.gain)
+
+    @property
+    def gain(self) -> float:
+        """The largest gain of any table, as it would be published."""
+        return self.worst.gain
+
+    def columns(self) -> dict[str, list[Any]]:
+        """Return a row for each table, set of people and way of guessing, as columns."""
+        rows = [_head(table) | _attack(found) for table in self.tables for found in table.attacks]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def summary_columns(self) -> dict[str, list[Any]]:
+        """Return a row for each table and set of people, as columns."""
+        rows = [
+            _head(table) | _disclosure(found) | _rest(table)
+            for table in self.tables
+            for found in (table.in_table, table.held_out)
+        ]
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    def to_frame(self, *, attacks: bool = False, backend: str | None = None) -> Any:
+        """Return a pandas or polars frame: a row for each table and set of people.
+
+        Parameters
+        ----------
+        attacks : bool
+            A row for every way of guessing instead.
+        backend : {"pandas", "polars"}, optional
+        """
+        return to_frame(self.columns() if attacks else self.summary_columns(), backend)
+
+    def to_json(self) -> str:
+        """Return all that was found as JSON; small numbers of people are masked as in the report.
+
+        Nobody's value, true or recovered, is in it, and no block's name.
+        """
+        return json.dumps(as_json(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+
+def _head(table: PlannedTable) -> dict[str, Any]:
+    return {
+        "level": table.level,
+        "bins": table.bins,
+        "protection": table.protection,
+        "n_blocks": table.n_blocks,
+        "n_bins": table.n_bins,
+    }
+
+
+def _disclosure(found: Disclosure) -> dict[str, Any]:
+    return {
+        "people": found.people,
+        "attack": found.attack,
+        "gain": found.gain.value,
+        "gain_low": found.gain.low,
+        "gain_high": found.gain.high,
+        "measured": found.measured,
+        "chance": found.chance,
+        "chance_median": found.chance_median,
+        "p_value": found.p_value,
+        "beyond_public": found.beyond_public,
+    }
+
+
+def _rest(table: PlannedTable) -> dict[str, Any]:
+    return {
+        "utility": table.utility.value,
+        "coefficient_error": table.utility.coefficient_error,
+        "efficiency": table.utility.efficiency,
+        "analyst_family": table.utility.family,
+        "cells_under": table.cells.cells_under,
+        "derived": table.cells.derived,
+    }
+
+
+def _attack(found: AttackResult) -> dict[str, Any]:
+    near = {name: getattr(found.all, name) for name in Nearness.__dataclass_fields__}
+    far = {
+        f"exposed_{name}": getattr(found.exposed, name) for name in Nearness.__dataclass_fields__
+    }
+    return {
+        "people": found.people,
+        "attack": found.attack,
+        "uses_features": found.uses_features,
+        "chosen": found.chosen,
+        "identified": found.identified,
+        **near,
+        "gain": found.gain.value,
+        "gain_low": found.gain.low,
+        "gain_high": found.gain.high,
+        **far,
+        "exposed_gain": found.exposed_gain,
+    }
