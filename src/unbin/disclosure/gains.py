@@ -5,7 +5,8 @@ of what the table leaves open about a person that the attack finds out. An attac
 back on the block histogram, so the gain of a table is that of its best attack, and at least 0.
 
 **Interval.** Blocks are drawn anew (or, with few blocks, random groups of people) and the paired
-squared errors summed: it is about other people of the same kind, the attack as it is.
+squared errors summed: it is about other people of the same kind, the attack as it is. That of the
+best attack holds for all attacks at once.
 
 **Chance.** Were the features unrelated to the value within blocks, any way of handing a block's
 guesses out to its people would be as likely as the one seen. A fit sees of a block its table and
@@ -109,14 +110,29 @@ def measure_gains(
         Gain(float(value), *map(float, np.quantile(other, ends)))
         for value, other in zip(seen, drawn, strict=True)
     )
-    floor = np.maximum(drawn.max(axis=0, initial=-np.inf), 0.0)
-    measured = float(seen.max(initial=-np.inf))
-    value = measured if measured > _TIE else 0.0
-    best = Gain(value, *map(float, np.quantile(floor, ends)))
+    measured = float(seen.max())
+    low, high = _simultaneous(seen, drawn, level)
+    best = Gain(_at_least_0(measured), _at_least_0(low), _at_least_0(high))
     chance = _chance(y, guesses, base, codes, rng, n_permutations)
     as_good = chance >= measured - _TIE
     p_value = (1 + int(as_good.sum())) / (1 + n_permutations)
     return Gains(attacks, best, measured, chance, p_value)
+
+
+def _simultaneous(seen: FloatArray, drawn: FloatArray, level: float) -> tuple[float, float]:
+    """Return an interval of the largest of some gains.
+
+    The best of several attacks is best by luck, too: its interval is that of attacks whose
+    intervals hold all at once.
+    """
+    error = drawn.std(axis=1)
+    reach = np.abs(drawn - seen[:, None]) / np.where(error > 0, error, 1.0)[:, None]
+    wide = float(np.quantile(reach.max(axis=0), level)) * error
+    return float((seen - wide).max()), float((seen + wide).max())
+
+
+def _at_least_0(gain: float) -> float:
+    return gain if gain > _TIE else 0.0
 
 
 def _gain(errors: FloatArray, base: FloatArray | float) -> FloatArray:

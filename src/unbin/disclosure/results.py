@@ -9,6 +9,7 @@ from typing import Any
 from unbin.disclosure.cells import CellCheck
 from unbin.disclosure.gains import Gain
 from unbin.disclosure.measures import Nearness
+from unbin.disclosure.protections import LAPLACE
 from unbin.disclosure.text import as_json, as_text
 from unbin.disclosure.utility import Utility
 from unbin.summary import to_frame
@@ -122,6 +123,11 @@ class PlannedTable:
     def gain(self) -> float:
         """The larger of the two gains."""
         return max(self.in_table.gain.value, self.held_out.gain.value)
+
+    @property
+    def noisy(self) -> bool:
+        """Whether no count is published as it is, but with noise added."""
+        return LAPLACE in self.protection
 
     @property
     def name(self) -> str:

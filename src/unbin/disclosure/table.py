@@ -166,8 +166,11 @@ def _guess(
         kind: [guess for guess in attacks if guess.name.startswith(kind)]
         for kind in ("ridge", "likelihood")
     }
-    # the score on held-out blocks, where there is one, chooses the family
+    # the score on held-out blocks, where there is one, chooses the family; from two bins no family
+    # can tell the scale, but the means of the bins do
     judges = by_kind["ridge"] or by_kind["likelihood"]
+    if len(known.values) <= 2:
+        judges = [guess for guess in judges if guess.name.endswith("ordinal")] or judges
     chosen = max(judges, key=lambda guess: guess.score, default=None)
     wanted = None if chosen is None else chosen.name.split(", ")[1]
     analyst = next((g for g in by_kind["likelihood"] if g.name.endswith(f" {wanted}")), None)

@@ -10,8 +10,7 @@ from unbin.alignment import SMALL
 from unbin.words import plural
 
 if TYPE_CHECKING:
-    from unbin.disclosure.cells import CellCheck
-    from unbin.disclosure.results import Audit, Disclosure, PlannedTable
+    from unbin.disclosure.results import Audit, PlannedTable
 
 _NONE = "–"
 
@@ -38,88 +37,92 @@ def p_text(p_value: float) -> str:
 
 
 def as_text(audit: Audit) -> str:
-    """Return the audit as a table, the cell rules and the recommendation."""
-    head = ["table", "people", "best attack", "gain", "interval", "chance", "p", "utility"]
-    rows = [head]
-    for table in audit.tables:
-        for k, found in enumerate((table.in_table, table.held_out)):
-            first = table.name if k == 0 else ""
-            utility = number(table.utility.value, 2) if k == 0 else ""
-            rows.append([first, found.people, found.attack, *_gain_cells(found), utility])
-    width = [max(len(row[k]) for row in rows) for k in range(len(head))]
-    left = {0, 1, 2}
-    lines = [
-        "  ".join(
-            cell.ljust(width[k]) if k in left else cell.rjust(width[k])
-            for k, cell in enumerate(row)
-        ).rstrip()
-        for row in rows
-    ]
-    rule = "-" * max(len(line) for line in lines)
+    """Return the audit as two tables, of gains and of cell rules, and the recommendation."""
     held = f"{audit.n_held_out:,} of {audit.n_people:,} people held out of the tables"
     where = " of the log" if audit.log else ""
     return "\n".join(
         [
             f"Disclosure audit: {plural(len(audit.tables), 'table')}, {held}",
-            rule,
-            lines[0],
-            rule,
-            *lines[1:],
-            rule,
+            *_grid(_gain_table(audit), left=3),
             f"gain: share of the squared error{where} of the block histogram alone that the best "
-            "attack removes;",
+            "attack removes",
             "chance: what features that tell nothing within blocks would exceed in 5 % of audits",
-            *cell_lines(audit),
+            "",
+            *_grid(_cell_table(audit), left=1),
+            "worked out: hidden cells that totals pin to one count, + narrow to fewer than the "
+            "rule's",
             recommendation(audit),
         ]
     )
 
 
-def _gain_cells(found: Disclosure) -> list[str]:
-    gain = found.gain
-    interval = f"{number(gain.low)}–{number(gain.high)}"
-    chance = number(max(found.chance, 0.0))
-    return [number(gain.value), interval, chance, p_text(found.p_value)]
+def _grid(rows: list[list[str]], *, left: int) -> list[str]:
+    """Return lines of aligned columns, the first ones to the left, under a ruled head."""
+    width = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width[k]) if k < left else cell.rjust(width[k]) for k, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+    rule = "-" * max(map(len, lines))
+    return [rule, lines[0], rule, *lines[1:], rule]
 
 
-def cell_lines(audit: Audit) -> list[str]:
-    """Return what the rules say of each table, a line each."""
-    return [f"{table.name}: {'; '.join(cell_words(table.cells, table))}" for table in audit.tables]
+def _gain_table(audit: Audit) -> list[list[str]]:
+    rows = [["table", "people", "best attack", "gain", "interval", "chance", "p", "utility"]]
+    for table in audit.tables:
+        for first, found in ((True, table.in_table), (False, table.held_out)):
+            rows.append(
+                [
+                    table.name if first else "",
+                    found.people,
+                    found.attack,
+                    number(found.gain.value),
+                    f"{number(found.gain.low)}–{number(found.gain.high)}",
+                    number(max(found.chance, 0.0)),
+                    p_text(found.p_value),
+                    number(table.utility.value, 2) if first else "",
+                ]
+            )
+    return rows
 
 
-def cell_words(cells: CellCheck, table: PlannedTable) -> list[str]:
-    """Return what the rules say of a table."""
-    found = [f"smallest cell {masked(cells.smallest_cell)}, block {masked(cells.smallest_block)}"]
-    if cells.cells_under:
-        found.append(f"{cells.cells_under:,} of {cells.n_cells:,} cells under {cells.smallest}")
-    if cells.blocks_under:
-        found.append(f"{plural(cells.blocks_under, 'block')} under {cells.smallest}")
-    if cells.whole_blocks:
-        found.append(f"{plural(cells.whole_blocks, 'block')} in one bin")
-    if cells.edges_at_rare_values:
-        found.append(
-            f"{plural(cells.edges_at_rare_values, 'edge')} at a value of fewer than "
-            f"{cells.smallest} people"
+def _cell_table(audit: Audit) -> list[list[str]]:
+    least = audit.tables[0].cells.smallest
+    rows = [
+        ["table", "smallest cell", f"cells <{least}", f"blocks <{least}", "in one bin",
+         "rare edges", "worked out"]
+    ]  # fmt: skip
+    for table in audit.tables:
+        cells = table.cells
+        rows.append(
+            [
+                table.name,
+                people_text(cells.smallest_cell),
+                f"{cells.cells_under:,} of {cells.n_cells:,}",
+                f"{cells.blocks_under:,}",
+                f"{cells.whole_blocks:,}",
+                f"{cells.edges_at_rare_values:,}",
+                derived_text(table),
+            ]
         )
-    ends = [word for word in ("minimum", "maximum") if getattr(cells, f"publishes_{word}")]
-    if ends:
-        found.append(f"publishes the {' and the '.join(ends)}")
-    if cells.hidden and "laplace" not in table.protection:
-        found.append(_derived_words(cells, table))
-    return found
+    return rows
 
 
-def _derived_words(cells: CellCheck, table: PlannedTable) -> str:
-    least = "" if cells.exact else "at least "
-    hidden = f"of {plural(cells.hidden, 'hidden cell')}" if table.protection else (
-        f"of {plural(cells.hidden, 'cell')} to be hidden"
-    )  # fmt: skip
-    if not cells.derived and not cells.narrowed:
-        return f"none {hidden} can be worked out from totals" + ("" if cells.exact else " so far")
-    return (
-        f"{least}{cells.derived:,} {hidden} can be worked out from totals, {cells.narrowed:,} more "
-        "narrowed"
-    )
+def people_text(n: int) -> str:
+    """Return a number of people as text, masked if small."""
+    found = masked(n)
+    return found if isinstance(found, str) else f"{found:,}"
+
+
+def derived_text(table: PlannedTable) -> str:
+    """Return how many hidden cells can be worked out; a dash where none is hidden."""
+    cells = table.cells
+    if not cells.hidden or table.noisy:
+        return _NONE
+    least = "" if cells.exact else "≥ "
+    return f"{least}{cells.derived:,} + {cells.narrowed:,} of {cells.hidden:,}"
 
 
 def recommendation(audit: Audit) -> str:
