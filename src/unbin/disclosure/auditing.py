@@ -105,7 +105,7 @@ def audit(
     records = read_records(
         X, y, blocks, target_transform=target_transform, held_out=held_out, rng=rng
     )
-    plans = read_bins(bins)
+    plans = read_bins(bins, log=records.log)
     protection = Protection.parse(suppress, complementary, round, noise)
     settings = Settings(
         attacks=tuple(check_choice("attacks", name, ATTACKS) for name in attacks),

@@ -130,8 +130,8 @@ def hold_out(codes: Any, share: float, rng: np.random.Generator) -> BoolArray:
     return result
 
 
-def read_bins(bins: Any) -> list[int | FloatArray]:
-    """Return the planned bins: numbers of them, or edges."""
+def read_bins(bins: Any, *, log: bool) -> list[int | FloatArray]:
+    """Return the planned bins: numbers of them, or edges; with ``log``, of the log."""
     if (
         isinstance(bins, str | bytes)
         or not isinstance(bins, Sequence | np.ndarray)
@@ -140,4 +140,13 @@ def read_bins(bins: Any) -> list[int | FloatArray]:
         raise ParameterError(
             f"bins: must be a list of planned tables, got {bins!r}; pass for example [2, 5, 10]"
         )
-    return [as_floats(each, where="bins") if np.ndim(each) else each for each in bins]
+    return [_edges(each, log=log) if np.ndim(each) else each for each in bins]
+
+
+def _edges(edges: ArrayLike, *, log: bool) -> FloatArray:
+    given = as_floats(edges, where="bins")
+    if not log:
+        return given
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(given, 0))  # nobody is below 0: an edge there is an open end
+    return np.asarray(logs[np.append(logs[1:] > -np.inf, True)])

@@ -100,8 +100,9 @@ class Protection:
 def complete(count: IntArray, hidden: BoolArray) -> BoolArray:
     """Hide further counts until no row and no column has a single hidden one.
 
-    The smallest positive count of the row or column is taken each time. Shape (B, K) each; where a
-    row or column has no other positive count, it stays alone.
+    The smallest positive count of the row or column is taken each time, which need not hide the
+    fewest people. Shape (B, K) each; where a row or column has no other positive count, it stays
+    alone.
     """
     while True:
         more = hidden | _second(count, hidden)

@@ -42,15 +42,16 @@ def _lines(audit: Audit) -> list[tuple[str, list[PlannedTable], str, str, str]]:
         tables = [t for t in audit.tables if (t.level, t.protection) == (level, protection)]
         tables.sort(key=lambda table: table.n_bins)
         k = levels.index(level)
-        name = plots.shorten(f"{level}, {protection}" if protection else level, 36)
+        name = plots.shorten(level) + (f", {protection}" if protection else "")
         style = "--" if protection else "-"
         found.append((name, tables, _COLOURS[k % 6], _MARKERS[k % 6], style))
     return found
 
 
 def _gains(audit: Audit) -> Axes:
-    ax = _axes()
-    for name, tables, colour, marker, style in _lines(audit):
+    lines = _lines(audit)
+    ax = _axes(3.4 + 0.2 * len(lines))
+    for name, tables, colour, marker, style in lines:
         x = np.array([table.n_bins for table in tables], dtype=np.float64)
         gain = [table.in_table.gain for table in tables]
         value = np.array([each.value for each in gain])
@@ -69,7 +70,7 @@ def _gains(audit: Audit) -> Axes:
 
 
 def _trade(audit: Audit) -> Axes:
-    ax = _axes()
+    ax = _axes(3.4)
     for name, tables, colour, marker, style in _lines(audit):
         gain = [table.gain for table in tables]
         utility = [table.utility.value for table in tables]
@@ -90,14 +91,14 @@ def _trade(audit: Audit) -> Axes:
     return ax
 
 
-def _axes() -> Axes:
-    ax = Figure(figsize=(5.4, 3.6), layout="constrained").add_subplot()
+def _axes(height: float) -> Axes:
+    ax = Figure(figsize=(5.4, height), layout="constrained").add_subplot()
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
     return ax
 
 
 def _legend(ax: Axes) -> None:
-    legend = ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
+    legend = ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), frameon=False, fontsize=9)
     for text in legend.get_texts():
         text.set_parse_math(False)
