@@ -9,8 +9,10 @@ import pytest
 
 import unbin
 from unbin.datasets import simulate
+from unbin.disclosure.attacks import families_for
+from unbin.disclosure.baselines import shrunk
 from unbin.disclosure.gains import measure_gains
-from unbin.disclosure.guesses import bin_values, families_for, shrunk
+from unbin.disclosure.guesses import bin_values
 from unbin.disclosure.measures import Scale, most_exposed, nearness
 from unbin.disclosure.people import hold_out, read_bins
 from unbin.disclosure.text import too_much

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from unbin.disclosure.attacks import ATTACKS
 from unbin.disclosure.cells import smallest_allowed
-from unbin.disclosure.guesses import ATTACKS
 from unbin.disclosure.people import read_bins, read_records
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import Audit

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from unbin.disclosure.cells import CellCheck
+from unbin.disclosure.columns import attack_columns, table_columns
 from unbin.disclosure.gains import Gain
 from unbin.disclosure.measures import Nearness
 from unbin.disclosure.protections import LAPLACE
@@ -189,20 +190,6 @@ class Audit:
         """The largest gain of any table, as it would be published."""
         return self.worst.gain
 
-    def columns(self) -> dict[str, list[Any]]:
-        """Return a row for each table, set of people and way of guessing, as columns."""
-        rows = [_head(table) | _attack(found) for table in self.tables for found in table.attacks]
-        return {name: [row[name] for row in rows] for name in rows[0]}
-
-    def summary_columns(self) -> dict[str, list[Any]]:
-        """Return a row for each table and set of people, as columns."""
-        rows = [
-            _head(table) | _disclosure(found) | _rest(table)
-            for table in self.tables
-            for found in (table.in_table, table.held_out)
-        ]
-        return {name: [row[name] for row in rows] for name in rows[0]}
-
     def to_frame(self, *, attacks: bool = False, backend: str | None = None) -> Any:
         """Return a pandas or polars frame: a row for each table and set of people.
 
@@ -212,7 +199,7 @@ class Audit:
             A row for every way of guessing instead.
         backend : {"pandas", "polars"}, optional
         """
-        return to_frame(self.columns() if attacks else self.summary_columns(), backend)
+        return to_frame(attack_columns(self) if attacks else table_columns(self), backend)
 
     def to_json(self) -> str:
         """Return all that was found as JSON; small numbers of people are masked as in the report.
@@ -223,59 +210,3 @@ class Audit:
 
     def __str__(self) -> str:
         return as_text(self)
-
-
-def _head(table: PlannedTable) -> dict[str, Any]:
-    return {
-        "level": table.level,
-        "bins": table.bins,
-        "protection": table.protection,
-        "n_blocks": table.n_blocks,
-        "n_bins": table.n_bins,
-    }
-
-
-def _disclosure(found: Disclosure) -> dict[str, Any]:
-    return {
-        "people": found.people,
-        "attack": found.attack,
-        "gain": found.gain.value,
-        "gain_low": found.gain.low,
-        "gain_high": found.gain.high,
-        "measured": found.measured,
-        "chance": found.chance,
-        "chance_median": found.chance_median,
-        "p_value": found.p_value,
-        "beyond_public": found.beyond_public,
-    }
-
-
-def _rest(table: PlannedTable) -> dict[str, Any]:
-    return {
-        "utility": table.utility.value,
-        "coefficient_error": table.utility.coefficient_error,
-        "efficiency": table.utility.efficiency,
-        "analyst_family": table.utility.family,
-        "cells_under": table.cells.cells_under,
-        "derived": table.cells.derived,
-    }
-
-
-def _attack(found: AttackResult) -> dict[str, Any]:
-    near = {name: getattr(found.all, name) for name in Nearness.__dataclass_fields__}
-    far = {
-        f"exposed_{name}": getattr(found.exposed, name) for name in Nearness.__dataclass_fields__
-    }
-    return {
-        "people": found.people,
-        "attack": found.attack,
-        "uses_features": found.uses_features,
-        "chosen": found.chosen,
-        "identified": found.identified,
-        **near,
-        "gain": found.gain.value,
-        "gain_low": found.gain.low,
-        "gain_high": found.gain.high,
-        **far,
-        "exposed_gain": found.exposed_gain,
-    }

@@ -8,18 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin.aggregation import aggregate
+from unbin.disclosure.attacks import attack, families_for
+from unbin.disclosure.baselines import block_guess, pooled_guess, public_guess
 from unbin.disclosure.cells import check_cells
 from unbin.disclosure.gains import Gains, measure_gains
-from unbin.disclosure.guesses import (
-    Guess,
-    Knowledge,
-    attack,
-    bin_values,
-    block_guess,
-    families_for,
-    pooled_guess,
-    public_guess,
-)
+from unbin.disclosure.guesses import Guess, Knowledge, bin_values
 from unbin.disclosure.measures import Scale, most_exposed, nearness
 from unbin.disclosure.people import Records
 from unbin.disclosure.protections import Protection
@@ -77,7 +70,6 @@ class _Guesses:
     block: Guess
     public: Guess
     chosen: Guess | None
-    analyst: Guess | None
 
     def every(self) -> tuple[Guess, ...]:
         """Return attacks first, then baselines."""
@@ -128,7 +120,7 @@ def audit_table(task: Task, tell: Callable[[str], None]) -> PlannedTable:
         in_table=disclosures[0],
         held_out=disclosures[1],
         attacks=tuple(results),
-        utility=measure_utility(known, y, guesses.analyst),
+        utility=measure_utility(known, y, guesses.attacks),
         cells=check_cells(records.y, everybody, task.settings.smallest, task.protection),
     )
 
@@ -162,26 +154,29 @@ def _guess(
             f" on {task.level}, {task.bins_text} bins; name others"
         )
     observed = next((name for name in families if name != "ordinal"), "gaussian")
-    by_kind = {
-        kind: [guess for guess in attacks if guess.name.startswith(kind)]
-        for kind in ("ridge", "likelihood")
-    }
-    # the score on held-out blocks, where there is one, chooses the family; from two bins no family
-    # can tell the scale, but the means of the bins do
-    judges = by_kind["ridge"] or by_kind["likelihood"]
-    if len(known.values) <= 2:
-        judges = [guess for guess in judges if guess.name.endswith("ordinal")] or judges
-    chosen = max(judges, key=lambda guess: guess.score, default=None)
-    wanted = None if chosen is None else chosen.name.split(", ")[1]
-    analyst = next((g for g in by_kind["likelihood"] if g.name.endswith(f" {wanted}")), None)
     return _Guesses(
         attacks,
         pooled_guess(known),
         block_guess(known),
         public_guess(known, y, y_other, observed),
-        chosen,
-        analyst or chosen,
+        _attackers_choice(attacks, len(known.values)),
     )
+
+
+def _attackers_choice(attacks: tuple[Guess, ...], n_bins: int) -> Guess | None:
+    """Return the likelihood that the table itself speaks for most, None where there is none.
+
+    The score is that of held-out blocks where they were asked. From two bins no family can tell the
+    scale, but the means of the bins do.
+    """
+    judged = [
+        [guess for guess in attacks if guess.name.startswith(kind)]
+        for kind in ("ridge", "likelihood")
+    ]
+    found = judged[0] or judged[1]
+    if n_bins <= 2:
+        found = [guess for guess in found if guess.name.endswith("ordinal")] or found
+    return max(found, key=lambda guess: guess.score, default=None)
 
 
 def _judge(
@@ -244,9 +239,9 @@ def _gains(
 
 
 def _share_removed(y: FloatArray, told: FloatArray, without: FloatArray) -> float:
-    """Return 1 - MSE / MSE of other guesses."""
-    left = float(((y - without) ** 2).sum())
-    return 1 - float(((y - told) ** 2).sum()) / left if left > 0 else float("nan")
+    """Return 1 - MSE / MSE of other guesses; NaN where those are right."""
+    left, total = float(((y - without) ** 2).sum()), float((y**2).sum())
+    return 1 - float(((y - told) ** 2).sum()) / left if left > 1e-12 * total else float("nan")
 
 
 def _identified(guess: Guess) -> bool | None:

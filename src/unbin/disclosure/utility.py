@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.disclosure.guesses import Guess, Knowledge, mean_of
+from unbin.disclosure.attacks import mean_of
+from unbin.disclosure.guesses import Guess, Knowledge
+from unbin.estimator import AggregatedGLM
 from unbin.typing import FloatArray
 
 
@@ -37,23 +40,28 @@ class Utility:
     identified: bool
 
 
-def measure_utility(known: Knowledge, y: FloatArray, guess: Guess | None) -> Utility:
-    """Compare the analyst's likelihood fit with individual data, on the scale of the mean.
+def measure_utility(known: Knowledge, y: FloatArray, guesses: Iterable[Guess]) -> Utility:
+    """Compare analysts' likelihood fits with individual data, and return the best.
 
-    The coefficients are those of the linear regression, of the fitted means and of the values
-    themselves, so that fits of every family are compared in the same units.
+    Which is best only the steward knows, as with attacks. The coefficients are those of the linear
+    regression, of the fitted means and of the values themselves, so that fits of every family are
+    compared in the same units.
 
     Parameters
     ----------
     known : Knowledge
     y : (n,)
         Values of the people in the table.
-    guess : Guess or None
-        Of the likelihood, without a ridge; None when it could not be fitted.
+    guesses : iterable of Guess
+        Those of matching are passed over: an analyst wants standard errors.
     """
-    if guess is None or guess.model is None:
-        return Utility(float("nan"), 0.0, float("nan"), "", identified=False)
-    model = guess.model
+    models = [guess.model for guess in guesses if guess.model is not None]
+    found = [_utility(model, known, y) for model in models if model.method == "likelihood"]
+    nothing = Utility(float("nan"), 0.0, float("nan"), "", identified=False)
+    return max(found, key=lambda each: each.value, default=nothing)
+
+
+def _utility(model: AggregatedGLM, known: Knowledge, y: FloatArray) -> Utility:
     mean = mean_of(model, known.X, known)
     found, wanted = linear_effects(known.X, np.column_stack([mean, y])).T
     size = float(np.linalg.norm(wanted))
