@@ -9,10 +9,10 @@ import pytest
 
 import unbin
 from unbin.datasets import simulate
-from unbin.disclosure.attacks import families_for
+from unbin.disclosure.attacks import attack, families_for
 from unbin.disclosure.baselines import shrunk
 from unbin.disclosure.gains import measure_gains
-from unbin.disclosure.guesses import bin_values
+from unbin.disclosure.guesses import Knowledge, bin_values
 from unbin.disclosure.measures import Scale, most_exposed, nearness
 from unbin.disclosure.people import hold_out, read_bins
 from unbin.disclosure.text import too_much
@@ -356,6 +356,28 @@ def test_gamma_is_left_out_unless_asked_for():
     assert families_for(release, "gamma") == ("gamma",)
     with pytest.raises(ParameterError, match="families: must be 'auto' or names of families"):
         families_for(release, ["normal"])
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_starts_that_end_elsewhere_are_averaged():
+    sim = simulate(600, 3, 2, between=0.3, random_state=1)
+    target = unbin.aggregate(sim.y, None, 4).align(np.full(600, "all"))
+    edges = np.concatenate([target.release.histogram.lower, [np.inf]])
+    known = Knowledge(sim.X, sim.X[:5], target, np.zeros(5, int), edges, bin_values(sim.y, edges))
+    (found,) = attack(known, ("matching",), ("gaussian",), seed=3)
+    alone = [
+        unbin.AggregatedGLM(method="matching", random_state=3 + k).fit(sim.X, target).impute()
+        for k in range(8)
+    ]
+    np.testing.assert_allclose(found.table, np.mean(alone, axis=0))
+    assert np.std(found.table) < 0.8 * np.std(alone[0])
+
+
+def test_features_may_come_as_a_polars_frame(people):
+    frame = pl.DataFrame({"age": people.X[:, 0], "income": people.X[:, 1]})
+    found = unbin.audit(frame, pl.Series(people.y), pl.Series(people.blocks), [3],
+                        random_state=0, **QUICK)  # fmt: skip
+    assert found.feature_names == ("age", "income")
 
 
 def test_progress_is_told(people, capsys):

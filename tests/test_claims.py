@@ -17,6 +17,7 @@ if not EXPERIMENTS.is_dir():
 sys.path.insert(0, str(EXPERIMENTS))
 
 import accuracy  # noqa: E402
+import audit  # noqa: E402
 import common  # noqa: E402
 import ecological_bias  # noqa: E402
 import identification  # noqa: E402
@@ -144,3 +145,15 @@ def test_hospital_charges_are_confounded_by_county(charges):
 
 def test_hospital_charges_are_predicted_no_worse_than_by_their_mean(charges):
     assert charges[1] < 1.01
+
+
+@pytest.mark.parametrize("effect", audit.EFFECTS.values())
+def test_audits_of_unrelated_features_find_nothing(effect):
+    settings = {"n_permutations": 39, "attacks": ("matching", "likelihood")}
+    row = audit.calibration([audit.unrelated(seed, effect, **settings) for seed in range(20)])
+    for name in ("in_table", "held_out"):
+        assert (
+            row[f"{name}_exceeds_chance"] <= 0.25
+        )  # 5 % expected; more has a chance of 1 in 4,000
+        assert row[f"{name}_interval_misses_0"] <= 0.1
+        assert row[f"{name}_largest_gain"] < 0.03

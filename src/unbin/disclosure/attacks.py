@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -24,6 +25,9 @@ from unbin.typing import FloatArray
 ATTACKS = ("matching", "likelihood", "ridge")
 """The paper's estimator, the likelihood as it is, and with a ridge that held-out blocks choose."""
 _SLOW = frozenset({"gamma"})
+_STARTS = 8
+"""Of matching, where there are no more blocks than coefficients: each ends elsewhere and satisfies
+the table as well, so that an attacker has to take their average. One alone would be luck."""
 _LEAST_BLOCKS = 10
 """Blocks from which a ridge can be chosen."""
 
@@ -49,32 +53,49 @@ def attack(
     """Yield the guesses of every attack that can be made."""
     for name in attacks:
         for family in families:
-            model = _model(name, family, known, seed)
-            if model is None:
-                continue
-            exact = name == "matching"
-            target = _exact(known.target) if exact else known.target
-            try:
-                with warnings.catch_warnings():  # an attacker tries anyway
-                    warnings.simplefilter("ignore", IdentificationWarning)
-                    warnings.simplefilter("ignore", ConvergenceWarning)
-                    model.fit(known.X, target)
-            except UnbinError:
-                continue  # a family that cannot have produced this table
-            guess = _guess(f"{name}, {family}", model, known)
-            if np.isfinite(guess.table).all() and np.isfinite(guess.other).all():
-                yield guess
+            guesses = [
+                guess
+                for model in _models(name, family, known, seed)
+                if (guess := _try(f"{name}, {family}", model, known)) is not None
+            ]
+            if guesses:
+                yield _average(guesses)
 
 
-def _model(name: str, family: str, known: Knowledge, seed: int) -> AggregatedGLM | None:
+def _models(name: str, family: str, known: Knowledge, seed: int) -> list[AggregatedGLM]:
+    """Return the models to be fitted, none where an attack cannot be made."""
+    n_blocks, d = len(known.release), known.X.shape[1]
     if name == "matching":
-        bregman = isinstance(get_family(family), BregmanFamily)
-        return AggregatedGLM(family, "matching", random_state=seed) if bregman else None
+        if not isinstance(get_family(family), BregmanFamily):
+            return []
+        starts = 1 if n_blocks > d + 1 else _STARTS
+        return [AggregatedGLM(family, "matching", random_state=seed + k) for k in range(starts)]
     if name == "ridge":
-        if len(known.release) < _LEAST_BLOCKS:
-            return None
-        return AggregatedGLM(family, alpha="auto", random_state=seed)
-    return AggregatedGLM(family, random_state=seed)
+        enough = n_blocks >= _LEAST_BLOCKS
+        return [AggregatedGLM(family, alpha="auto", random_state=seed)] if enough else []
+    return [AggregatedGLM(family, random_state=seed)]
+
+
+def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
+    """Return the guesses of a model; None where the family cannot have produced the table."""
+    target = _exact(known.target) if model.method == "matching" else known.target
+    try:
+        with warnings.catch_warnings():  # an attacker tries anyway
+            warnings.simplefilter("ignore", IdentificationWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(known.X, target)
+    except UnbinError:
+        return None
+    guess = _guess(name, model, known)
+    return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
+
+
+def _average(guesses: list[Guess]) -> Guess:
+    """Return the average of guesses among which nothing chooses."""
+    table, other = (
+        np.mean([getattr(guess, side) for guess in guesses], axis=0) for side in ("table", "other")
+    )
+    return replace(guesses[0], table=table, other=other)
 
 
 def _exact(target: AggregatedTarget) -> AggregatedTarget:

@@ -61,7 +61,7 @@ def audit(
         "log" attacks the log of the value and squares errors of logs: for amounts.
     families : "auto", str or sequence of str
         What attackers take the value for. "auto" is every family that can have produced the table,
-        gamma left out, which takes minutes and never was the best attack.
+        gamma left out, which takes minutes.
     attacks : sequence of {"matching", "likelihood", "ridge"}
     held_out : float
         Share of the people of each block who are left out of the audited tables.
@@ -74,7 +74,8 @@ def audit(
     round : int, optional
         Audit the tables with counts rounded to this base, too.
     noise : str, optional
-        "laplace:EPSILON" audits the tables with Laplace noise of scale 1/EPSILON added, too.
+        "laplace:EPSILON" audits the tables with Laplace noise of scale 1/EPSILON added, too; see
+        :class:`unbin.disclosure.protections.Protection` for what that protects.
     min_utility : float
         Of the recommended table; see :class:`unbin.disclosure.utility.Utility`.
     n_permutations : int

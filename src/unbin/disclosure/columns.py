@@ -46,6 +46,7 @@ def _disclosure(found: Disclosure) -> dict[str, Any]:
     return {
         "people": found.people,
         "attack": found.attack,
+        "identified": found.identified,
         "gain": found.gain.value,
         "gain_low": found.gain.low,
         "gain_high": found.gain.high,

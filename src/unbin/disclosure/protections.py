@@ -29,8 +29,8 @@ class Protection:
         Counts are rounded to the nearest multiple.
     epsilon : float or None
         Laplace noise of scale 1/epsilon is added to every count. One person more or fewer changes
-        one count by 1, so the table is epsilon-differentially private in that sense; one who moves
-        between bins changes two counts, which costs twice that.
+        one count by 1: epsilon-differential privacy of being counted. Where the people of a block
+        are known, as here, another value of one of them changes two counts: 2 epsilon.
     """
 
     suppress: int | None = None

@@ -60,6 +60,8 @@ class Disclosure:
     people : {"in the table", "held out"}
     attack : str
         The best; "block histogram" where no attack with features does better.
+    identified : bool or None
+        Whether its fit says that it can be relied on; None for the block histogram.
     gain : Gain
         Of the best attack, at least 0.
     measured : float
@@ -77,6 +79,7 @@ class Disclosure:
 
     people: str
     attack: str
+    identified: bool | None
     gain: Gain
     measured: float
     chance: float

@@ -206,11 +206,12 @@ def _judge(
         )
     place = int(np.argmax([gain.value for gain in gains.attacks]))
     learns = gains.best.value > 0
-    best = guesses.attacks[place].name if learns else guesses.block.name
+    best = guesses.attacks[place] if learns else guesses.block
     told = side.told[place] if learns else side.block
     return results, Disclosure(
         people=side.people,
-        attack=best,
+        attack=best.name,
+        identified=_identified(best),
         gain=gains.best,
         measured=gains.measured,
         chance=gains.chance_point(_CHANCE),

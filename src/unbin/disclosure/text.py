@@ -10,9 +10,10 @@ from unbin.alignment import SMALL
 from unbin.words import plural
 
 if TYPE_CHECKING:
-    from unbin.disclosure.results import Audit, PlannedTable
+    from unbin.disclosure.results import Audit, Disclosure, PlannedTable
 
 _NONE = "–"
+UNSURE = "*: the fit itself says that it cannot be relied on; an attacker may try all the same"
 
 
 def masked(n: int) -> int | str:
@@ -47,6 +48,7 @@ def as_text(audit: Audit) -> str:
             f"gain: share of the squared error{where} of the block histogram alone that the best "
             "attack removes",
             "chance: what features that tell nothing within blocks would exceed in 5 % of audits",
+            *([UNSURE] if any(_unsure(table) for table in audit.tables) else []),
             "",
             *_grid(_cell_table(audit), left=1),
             "worked out: hidden cells that totals pin to one count, + narrow to fewer than the "
@@ -54,6 +56,15 @@ def as_text(audit: Audit) -> str:
             recommendation(audit),
         ]
     )
+
+
+def attack_text(found: Disclosure) -> str:
+    """Return the best attack, with a star where its own fit says that the table cannot tell."""
+    return found.attack + (" *" if found.identified is False else "")
+
+
+def _unsure(table: PlannedTable) -> bool:
+    return table.in_table.identified is False or table.held_out.identified is False
 
 
 def _grid(rows: list[list[str]], *, left: int) -> list[str]:
@@ -77,7 +88,7 @@ def _gain_table(audit: Audit) -> list[list[str]]:
                 [
                     table.name if first else "",
                     found.people,
-                    found.attack,
+                    attack_text(found),
                     number(found.gain.value),
                     f"{number(found.gain.low)}–{number(found.gain.high)}",
                     number(max(found.chance, 0.0)),

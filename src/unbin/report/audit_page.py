@@ -9,7 +9,7 @@ from matplotlib import style
 
 from unbin.alignment import SMALL
 from unbin.disclosure.results import Audit
-from unbin.disclosure.text import recommendation
+from unbin.disclosure.text import UNSURE, recommendation
 from unbin.report.audit_pictures import draw_audit
 from unbin.report.audit_rows import attack_rows, cell_rows, change_rows, facts, gain_rows
 from unbin.report.page import NO_INPUTS, template, versions, when
@@ -51,6 +51,7 @@ def render_audit(
         changes=change_rows(audit),
         attacks=[(table.name, attack_rows(table)) for table in audit.tables],
         cells=cell_rows(audit),
+        unsure=UNSURE,
         rule=audit.tables[0].cells.smallest,
         smallest=SMALL,
         level=f"{100 * audit.level:g} %",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from unbin.alignment import SMALL
 from unbin.disclosure.measures import Nearness
 from unbin.disclosure.results import Audit, Disclosure, PlannedTable
-from unbin.disclosure.text import derived_text, number, p_text, people_text, percent
+from unbin.disclosure.text import attack_text, derived_text, number, p_text, people_text, percent
 
 _NONE = "–"
 
@@ -82,7 +82,7 @@ def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> G
     return GainRow(
         table.name,
         found.people,
-        found.attack,
+        attack_text(found),
         number(gain.value),
         f"{number(gain.low)} to {number(gain.high)}",
         number(max(found.chance, 0.0)),
