@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,10 +14,9 @@ from unbin.disclosure.baselines import shrunk, within_variance
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.disclosure.protections import believable_counts, without_noise
 from unbin.estimator import AggregatedGLM
-from unbin.exceptions import IdentificationWarning, ParameterError, UnbinError
+from unbin.exceptions import DomainError, IdentificationWarning, ParameterError, ReleaseError
 from unbin.families import FAMILIES, BregmanFamily, get_family
 from unbin.likelihood.raking import Raking
-from unbin.predictions import bin_probabilities
 from unbin.release import Release
 from unbin.target import AggregatedTarget
 from unbin.typing import FloatArray
@@ -84,7 +83,7 @@ def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
             warnings.simplefilter("ignore", IdentificationWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(known.X, target)
-    except UnbinError:
+    except (DomainError, ParameterError, ReleaseError):
         return None
     guess = _guess(name, model, known)
     return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
@@ -117,11 +116,11 @@ def mean_of(model: AggregatedGLM, X: FloatArray, known: Knowledge) -> FloatArray
     """Return the mean of people with features X; an ordinal fit takes the known values of bins."""
     if model.family_ != "ordinal":
         return model.predict(X)
-    fit = model._fits[0]
-    return np.asarray(bin_probabilities(fit, fit.eta(X)) @ _values_between(model.bin_edges_, known))
+    return np.asarray(model.predict_proba(X) @ _values_between(model.bin_edges_, known))
 
 
 def _imputed(model: AggregatedGLM, known: Knowledge) -> FloatArray:
+    """Return the imputed targets; those of an ordinal fit, by the known values of bins."""
     if model.family_ != "ordinal":
         return model.impute()
     raking = model._fits[0].imputed
@@ -136,3 +135,17 @@ def _values_between(edges: FloatArray, known: Knowledge) -> FloatArray:
     count = believable_counts(known.release).sum(axis=0) + 1e-9
     weight = np.add.reduceat(count, first[:-1])
     return np.asarray(np.add.reduceat(count * known.values, first[:-1]) / weight)
+
+
+def attackers_choice(guesses: Iterable[Guess], n_bins: int) -> Guess | None:
+    """Return the likelihood that the table itself speaks for most, None where there is none.
+
+    The score is that of held-out blocks where they were asked. From two bins no family can tell the
+    scale, but the means of the bins do.
+    """
+    pairs = [(guess, guess.model) for guess in guesses if guess.model is not None]
+    found = [(guess, model) for guess, model in pairs if model.method == "likelihood"]
+    found = [(guess, model) for guess, model in found if model.alpha == "auto"] or found
+    if n_bins <= 2:
+        found = [(guess, model) for guess, model in found if model.family == "ordinal"] or found
+    return max((guess for guess, _ in found), key=lambda guess: guess.score, default=None)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin.aggregation import aggregate
-from unbin.disclosure.attacks import attack, families_for
+from unbin.disclosure.attacks import attack, attackers_choice, families_for
 from unbin.disclosure.baselines import block_guess, pooled_guess, public_guess
 from unbin.disclosure.cells import check_cells
 from unbin.disclosure.gains import Gains, measure_gains
@@ -159,24 +159,8 @@ def _guess(
         pooled_guess(known),
         block_guess(known),
         public_guess(known, y, y_other, observed),
-        _attackers_choice(attacks, len(known.values)),
+        attackers_choice(attacks, len(known.values)),
     )
-
-
-def _attackers_choice(attacks: tuple[Guess, ...], n_bins: int) -> Guess | None:
-    """Return the likelihood that the table itself speaks for most, None where there is none.
-
-    The score is that of held-out blocks where they were asked. From two bins no family can tell the
-    scale, but the means of the bins do.
-    """
-    judged = [
-        [guess for guess in attacks if guess.name.startswith(kind)]
-        for kind in ("ridge", "likelihood")
-    ]
-    found = judged[0] or judged[1]
-    if n_bins <= 2:
-        found = [guess for guess in found if guess.name.endswith("ordinal")] or found
-    return max(found, key=lambda guess: guess.score, default=None)
 
 
 def _judge(
