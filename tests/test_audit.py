@@ -364,7 +364,7 @@ def test_starts_that_end_elsewhere_are_averaged():
     target = unbin.aggregate(sim.y, None, 4).align(np.full(600, "all"))
     edges = np.concatenate([target.release.histogram.lower, [np.inf]])
     known = Knowledge(sim.X, sim.X[:5], target, np.zeros(5, int), edges, bin_values(sim.y, edges))
-    (found,) = attack(known, ("matching",), ("gaussian",), seed=3)
+    (found,) = attack(known, ("matching",), ("gaussian",), 3, lambda _: None)
     alone = [
         unbin.AggregatedGLM(method="matching", random_state=3 + k).fit(sim.X, target).impute()
         for k in range(8)
@@ -384,7 +384,11 @@ def test_progress_is_told(people, capsys):
     told = []
     unbin.audit(people.X, people.y, people.blocks, [3], progress=told.append, random_state=0,
                 **QUICK)  # fmt: skip
-    assert told == ["block, 3 bins: attacking", "block, 3 bins: measuring"]
+    assert told == [
+        "block, 3 bins: matching, gaussian",
+        "block, 3 bins: likelihood, gaussian",
+        "block, 3 bins: measuring",
+    ]
     unbin.audit(people.X, people.y, people.blocks, [3], progress=True, random_state=0, **QUICK)
     assert capsys.readouterr().out == ""
 

@@ -6,7 +6,7 @@ import pytest
 
 from test_cli import run, simulate
 
-QUICK = ("--family", "gaussian", "--seed", 1)
+QUICK = ("--family", "gaussian", "--attacks", "matching,likelihood", "--seed", 1)
 
 
 @pytest.fixture(scope="module")

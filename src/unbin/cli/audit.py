@@ -45,6 +45,9 @@ def audit(
     family: Annotated[
         str, typer.Option(help="Families that attackers try, between commas, or auto.")
     ] = "auto",
+    attacks: Annotated[
+        str, typer.Option(help="Attacks, between commas: ridge is the slowest.")
+    ] = "matching,likelihood,ridge",
     rule: Annotated[
         str, typer.Option(help="Smallest count to publish: cms (11), wonder (10), nhs (8) or k.")
     ] = "cms",
@@ -106,6 +109,7 @@ def audit(
             bins=plans,
             target_transform=target_transform,
             families="auto" if family == "auto" else family.split(","),
+            attacks=attacks.split(","),
             held_out=held_out,
             rule=int(rule) if rule.isdecimal() else rule,
             suppress=suppress,

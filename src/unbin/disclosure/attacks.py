@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -47,29 +48,31 @@ def families_for(release: Release, families: object) -> tuple[str, ...]:
 
 
 def attack(
-    known: Knowledge, attacks: tuple[str, ...], families: tuple[str, ...], seed: int
+    known: Knowledge,
+    attacks: tuple[str, ...],
+    families: tuple[str, ...],
+    seed: int,
+    tell: Callable[[str], None],
 ) -> Iterator[Guess]:
-    """Yield the guesses of every attack that can be made."""
-    for name in attacks:
-        for family in families:
-            guesses = [
-                guess
-                for model in _models(name, family, known, seed)
-                if (guess := _try(f"{name}, {family}", model, known)) is not None
-            ]
-            if guesses:
-                yield _average(guesses)
+    """Yield the guesses of every attack that can be made; ``tell`` hears which is under way."""
+    for kind, family in product(attacks, families):
+        name = f"{kind}, {family}"
+        tell(name)
+        tried = [_try(name, model, known) for model in _models(kind, family, known, seed)]
+        guesses = [guess for guess in tried if guess is not None]
+        if guesses:
+            yield _average(guesses)
 
 
-def _models(name: str, family: str, known: Knowledge, seed: int) -> list[AggregatedGLM]:
+def _models(kind: str, family: str, known: Knowledge, seed: int) -> list[AggregatedGLM]:
     """Return the models to be fitted, none where an attack cannot be made."""
     n_blocks, d = len(known.release), known.X.shape[1]
-    if name == "matching":
+    if kind == "matching":
         if not isinstance(get_family(family), BregmanFamily):
             return []
         starts = 1 if n_blocks > d + 1 else _STARTS
         return [AggregatedGLM(family, "matching", random_state=seed + k) for k in range(starts)]
-    if name == "ridge":
+    if kind == "ridge":
         enough = n_blocks >= _LEAST_BLOCKS
         return [AggregatedGLM(family, alpha="auto", random_state=seed)] if enough else []
     return [AggregatedGLM(family, random_state=seed)]

@@ -95,8 +95,7 @@ def audit_table(task: Task, tell: Callable[[str], None]) -> PlannedTable:
     y, y_other = records.y[inside], records.y[~inside]
     plain = aggregate(y, task.ids[inside], task.bins)
     known = _knowledge(task, plain, rng)
-    tell(f"{name}: attacking")
-    guesses = _guess(task, known, plain, y, y_other)
+    guesses = _guess(task, known, plain, y, y_other, lambda each: tell(f"{name}: {each}"))
     tell(f"{name}: measuring")
     scale = Scale(known.edges, float(records.y.mean()), records.log)
     results: list[AttackResult] = []
@@ -143,11 +142,16 @@ def _knowledge(task: Task, plain: Release, rng: np.random.Generator) -> Knowledg
 
 
 def _guess(
-    task: Task, known: Knowledge, plain: Release, y: FloatArray, y_other: FloatArray
+    task: Task,
+    known: Knowledge,
+    plain: Release,
+    y: FloatArray,
+    y_other: FloatArray,
+    tell: Callable[[str], None],
 ) -> _Guesses:
     settings = task.settings
     families = families_for(plain, settings.families)
-    attacks = tuple(attack(known, settings.attacks, families, settings.seed))
+    attacks = tuple(attack(known, settings.attacks, families, settings.seed, tell))
     if not attacks:
         raise ParameterError(
             f"attacks: none of {', '.join(settings.attacks)} can be made with {', '.join(families)}"
