@@ -6,7 +6,8 @@
 Claims: where the features tell nothing within blocks, the gain of 5 % of the audits exceeds its
 95 % point of chance, whether blocks differ or not, and 0 lies in its interval; without noise the
 gain rises to nearly 1 with the bins; on real people it is what the tables show. Stores
-results/audit_chance.csv, audit_simulated.csv, audit_synpuf.csv and audit_sparcs.csv.
+results/audit_chance.csv, audit_simulated.csv, audit_protections.csv, audit_synpuf.csv and
+audit_sparcs.csv.
 """
 
 from __future__ import annotations
@@ -25,6 +26,16 @@ from unbin.datasets import simulate
 
 BINS = (2, 5, 10, 25)
 EFFECTS = {"blocks alike": 0.0, "blocks differ": 0.7}
+
+PROTECTIONS = (
+    {"suppress": 11},
+    {"suppress": 11, "complementary": True},
+    {"round": 5},
+    {"round": 10},
+    {"noise": "laplace:1"},
+    {"noise": "laplace:0.1"},
+    {"noise": "laplace:0.02"},
+)
 
 
 def unrelated(seed: int, effect: float, **settings) -> unbin.disclosure.Audit:
@@ -104,6 +115,37 @@ def simulated() -> list[dict]:
     return rows
 
 
+def protections() -> list[dict]:
+    """Audit a table of 10 bins by block as it is, and protected in several ways."""
+    sim = simulate(5000, 3, 100, between=0.2, random_state=0)
+    rows = []
+    for settings in PROTECTIONS:
+        found = unbin.audit(sim.X, sim.y, sim.blocks, bins=[10], random_state=0, **settings)
+        for table in found.tables[1 if rows else 0 :]:
+            rows.append(
+                {
+                    "protection": table.protection or "none",
+                    "r2": table.best("in the table").all.r2,
+                    "r2_block": _r2(table, "block histogram"),
+                    "attack": table.in_table.attack,
+                    "gain": table.in_table.gain.value,
+                    "low": table.in_table.gain.low,
+                    "high": table.in_table.gain.high,
+                    "held_out_gain": table.held_out.gain.value,
+                    "utility": table.utility.value,
+                    "efficiency": table.utility.efficiency,
+                    "hidden_cells": table.cells.hidden,
+                    "derived": table.cells.derived,
+                    "narrowed": table.cells.narrowed,
+                }
+            )
+    return rows
+
+
+def _r2(table: unbin.disclosure.results.PlannedTable, name: str) -> float:
+    return next(each.all.r2 for each in table.attacks if each.attack == name)
+
+
 def medicare(folder: str) -> unbin.disclosure.Audit:
     """Audit tables of carrier reimbursements, for everybody, by state and by county."""
     people = synpuf.load(folder)
@@ -135,6 +177,7 @@ def main() -> None:
     runs = common.runs_from_command_line(__doc__, 1000)
     full = runs >= 1000
     common.report("audit_simulated", simulated(), store=full)
+    common.report("audit_protections", protections(), store=full)
     folder = common.data_folder()
     if folder is not None:
         for name, study in (("audit_sparcs", charges), ("audit_synpuf", medicare)):

@@ -10,11 +10,12 @@ import pytest
 import unbin
 from unbin.datasets import simulate
 from unbin.disclosure.attacks import attack, families_for
-from unbin.disclosure.baselines import shrunk
+from unbin.disclosure.baselines import between_variance, block_guess, block_means, shrunk
 from unbin.disclosure.gains import measure_gains
 from unbin.disclosure.guesses import Knowledge, bin_values
 from unbin.disclosure.measures import Scale, most_exposed, nearness
 from unbin.disclosure.people import hold_out, read_bins
+from unbin.disclosure.protections import Protection
 from unbin.disclosure.text import too_much
 from unbin.disclosure.utility import linear_effects
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
@@ -68,13 +69,59 @@ def test_block_means_are_shrunk_as_far_as_chance_explains_them():
     effect = rng.normal(0, 0.5, 3000)
     seen = effect + rng.normal(size=3000) / np.sqrt(n)
     best = 0.25 / (0.25 + 1 / n) * seen  # the truth known
-    found = shrunk(seen, n, 1.0)
+    found = shrunk(seen, 1.0 / n, 0.0)
     error, oracle, raw = (((v - effect) ** 2).mean() for v in (found, best, seen))
     assert error == pytest.approx(oracle, rel=0.01)
     assert oracle < 0.8 * raw
+    assert between_variance(seen, 1.0 / n) == pytest.approx(0.25, rel=0.1)
     alike = rng.normal(size=300) / np.sqrt(n[:300])
-    assert np.ptp(shrunk(alike, n[:300], 2.0)) == 0  # less than chance: nothing is left
-    np.testing.assert_array_equal(shrunk(np.array([3.0]), np.array([5]), 1.0), [3.0])
+    assert (shrunk(alike, 2.0 / n[:300], 0.5) == 0.5).all()  # less than chance: nothing is left
+    assert shrunk(np.array([3.0]), np.array([1.0]), 2.0) == 2.0  # a single block does not tell
+    half = shrunk(np.array([-9.0, 9.0]), np.ones(2), 0.0, most=1.0)
+    np.testing.assert_allclose(half, [-4.5, 4.5])
+    np.testing.assert_array_equal(shrunk(seen, np.zeros(3000), 0.5), seen)  # known without error
+
+
+def knowledge(y, blocks, n_bins, noise=None):
+    """Return what is known of a table of y, people without features."""
+    release = unbin.aggregate(y, blocks, n_bins)
+    edges = np.concatenate([release.histogram.lower[:n_bins], [np.inf]])
+    if noise is not None:
+        release = Protection(epsilon=noise).apply(release, np.random.default_rng(0))
+    nobody = np.empty((0, 1)), np.empty(0, int)
+    X = np.zeros((len(y), 1))
+    return Knowledge(X, nobody[0], release.align(blocks), nobody[1], edges, bin_values(y, edges))
+
+
+def test_block_means_are_read_off_the_table():
+    rng = np.random.default_rng(0)
+    blocks = np.repeat(np.arange(30), 20)
+    y = rng.normal(0, 0.5, 30)[blocks] + rng.normal(size=600)
+    known = knowledge(y, blocks + 10, 4)  # ids of as many digits sort as the numbers do
+    binned = known.values[np.searchsorted(known.edges, y) - 1]
+    found = block_means(known)
+    np.testing.assert_allclose(found.mean, [binned[blocks == b].mean() for b in range(30)])
+    assert found.pooled == pytest.approx(y.mean())
+    assert found.within == pytest.approx(
+        np.mean([binned[blocks == b].var(ddof=1) for b in range(30)])
+    )
+    assert (found.noise == 0).all()
+    np.testing.assert_allclose(block_guess(known).table, found.mean[blocks])
+
+
+def test_noise_is_allowed_for_in_the_block_histogram():
+    rng = np.random.default_rng(1)
+    blocks = np.repeat(np.arange(400), 25)
+    y = rng.normal(0, 0.6, 400)[blocks] + rng.normal(size=10_000)
+    exact, noisy = block_means(knowledge(y, blocks, 6)), knowledge(y, blocks, 6, noise=0.2)
+    found = block_means(noisy)
+    error = found.mean - exact.mean
+    assert abs(error.mean()) < 3 * error.std() / 20  # no bias
+    assert error.var() == pytest.approx(found.noise.mean(), rel=0.2)
+    assert found.within == pytest.approx(exact.within, rel=0.1)
+    guess = block_guess(noisy).table
+    raw = ((found.mean[blocks] - y) ** 2).mean()
+    assert ((guess - y) ** 2).mean() < min(raw, y.var())
 
 
 def test_linear_effects_are_standardised_regression():

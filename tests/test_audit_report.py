@@ -51,7 +51,8 @@ def test_protection_is_compared_with_none(html, audited):
     _, *rows = table(html, "Protection")
     assert len(rows) == 4
     plain, hidden = audited.tables[:2]
-    assert rows[0][1] == f"{plain.gain:.3f} → {hidden.gain:.3f}"
+    assert rows[0][2] == f"{plain.gain:.3f} → {hidden.gain:.3f}"
+    assert rows[0][1].startswith(f"{plain.best('in the table').all.r2:.3f} → ")
 
 
 def test_it_needs_nothing_and_runs_nothing(html):

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin.choice import candidate_families
-from unbin.disclosure.baselines import shrunk, within_variance
+from unbin.disclosure.baselines import block_means, shrunk
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.disclosure.protections import believable_counts, without_noise
 from unbin.estimator import AggregatedGLM
@@ -79,15 +79,15 @@ def _models(kind: str, family: str, known: Knowledge, seed: int) -> list[Aggrega
 
 
 def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
-    """Return the guesses of a model; None where the family cannot have produced the table."""
+    """Return the guesses of a model; None where it cannot be fitted to the table."""
     target = _exact(known.target) if model.method == "matching" else known.target
     try:
         with warnings.catch_warnings():  # an attacker tries anyway
             warnings.simplefilter("ignore", IdentificationWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(known.X, target)
-    except (DomainError, ParameterError, ReleaseError):
-        return None
+    except (DomainError, ParameterError, ReleaseError, np.linalg.LinAlgError):
+        return None  # another family's table, or a fit that ran away: no attack
     guess = _guess(name, model, known)
     return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
 
@@ -105,11 +105,19 @@ def _exact(target: AggregatedTarget) -> AggregatedTarget:
 
 
 def _guess(name: str, model: AggregatedGLM, known: Knowledge) -> Guess:
-    table = _imputed(model, known)
+    """Return imputed values, and means moved by what the table says of their block."""
+    blocks, codes = block_means(known), known.target.codes
+    table, n = _imputed(model, known), blocks.n
     expected, other = (mean_of(model, X, known) for X in (known.X, known.X_other))
-    n, codes = known.release.n, known.target.codes
-    effect = np.bincount(codes, weights=table - expected, minlength=len(n)) / n
-    moved = shrunk(effect, n, within_variance(known))
+    if known.release.noise_sd > 0 and model.method == "likelihood":
+        # noisy counts are not met by imputed values
+        effect = blocks.mean - np.bincount(codes, weights=expected, minlength=len(n)) / n
+        centre = blocks.pooled - float(expected.mean())
+        table = expected + shrunk(effect, blocks.noise, centre, blocks.total)[codes]
+    else:
+        effect = np.bincount(codes, weights=table - expected, minlength=len(n)) / n
+        centre = float((table - expected).mean())
+    moved = shrunk(effect, blocks.chance, centre, blocks.total)
     selection = model.selection_
     score = -model.objective_ if selection is None else selection.score[selection.chosen]
     return Guess(name, table, other + moved[known.codes_other], model, float(score))

@@ -128,6 +128,11 @@ class PlannedTable:
         """The larger of the two gains."""
         return max(self.in_table.gain.value, self.held_out.gain.value)
 
+    def best(self, people: str) -> AttackResult:
+        """Return the best way of guessing some people."""
+        wanted = (self.in_table if people == IN_TABLE else self.held_out).attack
+        return next(a for a in self.attacks if (a.people, a.attack) == (people, wanted))
+
     @property
     def noisy(self) -> bool:
         """Whether no count is published as it is, but with noise added."""

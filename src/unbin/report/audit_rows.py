@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from unbin.alignment import SMALL
 from unbin.disclosure.measures import Nearness
-from unbin.disclosure.results import Audit, Disclosure, PlannedTable
+from unbin.disclosure.results import IN_TABLE, Audit, Disclosure, PlannedTable
 from unbin.disclosure.text import attack_text, derived_text, number, p_text, people_text, percent
 
 _NONE = "–"
@@ -63,6 +63,7 @@ class ChangeRow:
     """What a protection changes of a table."""
 
     table: str
+    r2: str
     gain: str
     utility: str
     cells: str
@@ -153,12 +154,17 @@ def change_rows(audit: Audit) -> list[ChangeRow]:
         rows.append(
             ChangeRow(
                 f"{table.level}, {table.bins} bins",
+                f"{number(_r2(before))} → {number(_r2(table))}",
                 f"{number(before.gain)} → {number(table.gain)}",
                 f"{number(before.utility.value, 2)} → {number(table.utility.value, 2)}",
                 f"{before.cells.cells_under:,} → {_still_seen(table)}",
             )
         )
     return rows
+
+
+def _r2(table: PlannedTable) -> float:
+    return table.best(IN_TABLE).all.r2
 
 
 def _still_seen(table: PlannedTable) -> str:
