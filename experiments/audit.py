@@ -174,21 +174,22 @@ def _audit(X: np.ndarray, y: np.ndarray, levels: Mapping) -> unbin.disclosure.Au
 
 
 def main() -> None:
-    runs = common.runs_from_command_line(__doc__, 1000)
-    full = runs >= 1000
+    runs = common.runs_from_command_line(__doc__, 200)
+    full = runs >= 200
+    rows = [
+        {"null": name} | calibration([unrelated(seed, effect) for seed in range(runs)])
+        for name, effect in EFFECTS.items()
+    ]
+    common.report("audit_chance", rows, store=full)
     common.report("audit_simulated", simulated(), store=full)
     common.report("audit_protections", protections(), store=full)
     folder = common.data_folder()
-    if folder is not None:
-        for name, study in (("audit_sparcs", charges), ("audit_synpuf", medicare)):
-            found = study(folder)
-            print(found)
-            common.report(name, table_rows(found), store=full)
-    rows = []
-    for name, effect in EFFECTS.items():
-        audits = [unrelated(seed, effect) for seed in range(runs)]
-        rows += [{"null": name} | calibration(some) for some in (audits[: runs // 5], audits)]
-    common.report("audit_chance", rows, store=full)
+    if folder is None:
+        return
+    for name, study in (("audit_sparcs", charges), ("audit_synpuf", medicare)):
+        found = study(folder)
+        print(found)
+        common.report(name, table_rows(found), store=full)
 
 
 if __name__ == "__main__":
