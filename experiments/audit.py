@@ -157,8 +157,14 @@ def medicare(folder: str) -> unbin.disclosure.Audit:
 def charges(folder: str) -> unbin.disclosure.Audit:
     """Audit tables of hospital charges, for everybody, by county and by hospital."""
     X, y, county = sparcs.load(folder)
-    hospital = pd.read_csv(Path(folder) / sparcs.FILE)["Permanent.Facility.Id"].to_numpy()
-    return _audit(X, np.exp(y), {"everybody": None, "county": county, "hospital": hospital})
+    return _audit(
+        X, np.exp(y), {"everybody": None, "county": county, "hospital": hospitals(folder)}
+    )
+
+
+def hospitals(folder: str) -> np.ndarray:
+    """Return the hospital of each patient."""
+    return pd.read_csv(Path(folder) / sparcs.FILE)["Permanent.Facility.Id"].to_numpy()
 
 
 def _audit(X: np.ndarray, y: np.ndarray, levels: Mapping) -> unbin.disclosure.Audit:

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import unbin
+
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 if not EXPERIMENTS.is_dir():
     pytest.skip("experiments/ is not part of this copy", allow_module_level=True)
@@ -157,3 +159,14 @@ def test_audits_of_unrelated_features_find_nothing(effect):
         )  # 5 % expected; more has a chance of 1 in 4,000
         assert row[f"{name}_interval_misses_0"] <= 0.1
         assert row[f"{name}_largest_gain"] < 0.03
+
+
+def test_tables_by_hospital_disclose_charges(data):
+    import sparcs
+
+    X, y, _ = sparcs.load(data)
+    settings = {"attacks": ["ridge"], "families": "ordinal", "n_permutations": 19}
+    found = unbin.audit(X, y, audit.hospitals(data), [5], random_state=0, **settings).tables[0]
+    assert found.in_table.gain.low > 0.5
+    assert found.held_out.gain.low > 0.5
+    assert found.in_table.beyond_public > 0.2
