@@ -180,6 +180,17 @@ def test_the_block_histogram_is_the_worst_an_attacker_can_do():
     assert none.best.value == 0  # nothing was left open
 
 
+def test_an_attack_that_ran_away_does_not_widen_the_interval():
+    rng = np.random.default_rng(2)
+    codes = np.repeat(np.arange(50), 10)
+    y = rng.normal(size=500)
+    far = np.where(rng.random(500) < 0.01, 1e6, 0.0)
+    alone = gains(y, (0.3 * y)[None], np.zeros(500), codes)
+    found = gains(y, np.stack([0.3 * y, far]), np.zeros(500), codes)
+    assert found.best.value == alone.best.value
+    assert found.best.high < 1.1 * alone.best.high
+
+
 def test_chance_is_exceeded_in_one_audit_of_twenty():
     # guesses that go with the block, as those of a fit do, and with nothing else
     rng = np.random.default_rng(0)

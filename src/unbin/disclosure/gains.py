@@ -128,7 +128,9 @@ def _simultaneous(seen: FloatArray, drawn: FloatArray, level: float) -> tuple[fl
     error = drawn.std(axis=1)
     reach = np.abs(drawn - seen[:, None]) / np.where(error > 0, error, 1.0)[:, None]
     wide = float(np.quantile(reach.max(axis=0), level)) * error
-    return float((seen - wide).max()), float((seen + wide).max())
+    # the error of an attack that ran away is no reason to expect more of it than was ever drawn
+    high = np.minimum(seen + wide, np.maximum(seen, drawn.max(axis=1)))
+    return float((seen - wide).max()), float(high.max())
 
 
 def _at_least_0(gain: float) -> float:
