@@ -59,3 +59,19 @@ def study():
         unbin.AggregatedGLM().fit(frame, y),
         unbin.AggregatedGLM(method="matching", random_state=0).fit(frame, target),
     )
+
+
+@pytest.fixture(scope="session")
+def audited(study):
+    """Return an audit of people, features and levels with hostile names, some blocks small."""
+    return unbin.audit(
+        study.X,
+        study.y,
+        {HOSTILE[0]: study.blocks, HOSTILE[3]: None},
+        bins=[3, 6],
+        attacks=("matching", "likelihood"),
+        families=("gaussian",),
+        suppress=11,
+        n_permutations=19,
+        random_state=0,
+    )

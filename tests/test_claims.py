@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import unbin
+
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 if not EXPERIMENTS.is_dir():
     pytest.skip("experiments/ is not part of this copy", allow_module_level=True)
 sys.path.insert(0, str(EXPERIMENTS))
 
 import accuracy  # noqa: E402
+import audit  # noqa: E402
 import common  # noqa: E402
 import ecological_bias  # noqa: E402
 import identification  # noqa: E402
@@ -144,3 +147,26 @@ def test_hospital_charges_are_confounded_by_county(charges):
 
 def test_hospital_charges_are_predicted_no_worse_than_by_their_mean(charges):
     assert charges[1] < 1.01
+
+
+@pytest.mark.parametrize("effect", audit.EFFECTS.values())
+def test_audits_of_unrelated_features_find_nothing(effect):
+    settings = {"n_permutations": 39, "attacks": ("matching", "likelihood")}
+    row = audit.calibration([audit.unrelated(seed, effect, **settings) for seed in range(20)])
+    for name in ("in_table", "held_out"):
+        assert (
+            row[f"{name}_exceeds_chance"] <= 0.25
+        )  # 5 % expected; more has a chance of 1 in 4,000
+        assert row[f"{name}_interval_misses_0"] <= 0.1
+        assert row[f"{name}_largest_gain"] < 0.03
+
+
+def test_tables_by_hospital_disclose_charges(data):
+    import sparcs
+
+    X, y, _ = sparcs.load(data)
+    settings = {"attacks": ["ridge"], "families": "ordinal", "n_permutations": 19}
+    found = unbin.audit(X, y, audit.hospitals(data), [5], random_state=0, **settings).tables[0]
+    assert found.in_table.gain.low > 0.5
+    assert found.held_out.gain.low > 0.5
+    assert found.in_table.beyond_public > 0.2

@@ -18,7 +18,7 @@ from unbin.cli import app
 from unbin.exceptions import ReadError
 from unbin.people import read_people
 
-COMMANDS = ("check", "fit", "predict", "aggregate", "demo")
+COMMANDS = ("check", "fit", "predict", "aggregate", "audit", "demo")
 FORMULA = "age + C(sex) + log(los)"
 
 SUMMARY = """\

@@ -14,6 +14,7 @@ PUBLIC = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "audit",
     "load",
     "permutation_test",
     "read_release",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unbin.aggregation import aggregate
+    from unbin.disclosure import audit
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
     from unbin.persistence import load, save
@@ -26,6 +27,7 @@ __all__ = [
     "BlockKFold",
     "Release",
     "aggregate",
+    "audit",
     "load",
     "permutation_test",
     "read_release",
@@ -40,6 +42,7 @@ _HOME = {
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
     "aggregate": "unbin.aggregation",
+    "audit": "unbin.disclosure",
     "load": "unbin.persistence",
     "permutation_test": "unbin.permutation",
     "save": "unbin.persistence",

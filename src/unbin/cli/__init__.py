@@ -9,6 +9,7 @@ import typer
 
 from unbin.cli import options
 from unbin.cli.aggregate import aggregate
+from unbin.cli.audit import audit
 from unbin.cli.check import check
 from unbin.cli.console import reported
 from unbin.cli.fit import fit
@@ -31,7 +32,7 @@ def root() -> None:
     """
 
 
-for _command in (check, fit, predict, aggregate):
+for _command in (check, fit, predict, aggregate, audit):
     app.command()(_command)
 
 

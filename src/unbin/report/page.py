@@ -26,7 +26,7 @@ from unbin.report.svg import SETTINGS
 from unbin.typing import ArrayLike
 
 _LEVEL = 0.95
-_NO_INPUTS: Mapping[str, str] = MappingProxyType({})
+NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
 def render_report(
@@ -35,7 +35,7 @@ def render_report(
     title: str,
     oracle: AggregatedGLM | ArrayLike | None = None,
     command: str = "",
-    inputs: Mapping[str, str] = _NO_INPUTS,
+    inputs: Mapping[str, str] = NO_INPUTS,
     created: datetime | str | None = None,
 ) -> str:
     """Return the report of a fit: one page that needs nothing else, not even a network.
@@ -64,7 +64,7 @@ def render_report(
         )
     with style.context(["default", SETTINGS]):
         pictures = draw(model, oracle)
-    return _template().render(
+    return template("page.html.j2").render(
         title=title,
         method=model.method_,
         identified=model.diagnostics_.identified,
@@ -80,8 +80,8 @@ def render_report(
         n_tried=0 if model.selection_ is None else len(model.selection_.score),
         command=command,
         inputs=dict(inputs),
-        versions=_versions(),
-        created=created.isoformat(timespec="seconds") if isinstance(created, datetime) else created,
+        versions=versions(),
+        created=when(created),
     )
 
 
@@ -97,7 +97,13 @@ def _words(model: AggregatedGLM) -> list[str]:
     return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
 
 
-def _versions() -> dict[str, str]:
+def when(created: datetime | str | None) -> str | None:
+    """Return a time as text."""
+    return created.isoformat(timespec="seconds") if isinstance(created, datetime) else created
+
+
+def versions() -> dict[str, str]:
+    """Return what a page was made with."""
     return {
         "unbin": unbin.__version__,
         "numpy": version("numpy"),
@@ -107,7 +113,8 @@ def _versions() -> dict[str, str]:
 
 
 @cache
-def _template() -> Template:
+def template(name: str) -> Template:
+    """Return a page to be filled in; everything filled in is escaped."""
     environment = Environment(
         loader=PackageLoader("unbin.report", "."),
         autoescape=True,
@@ -115,4 +122,4 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.j2")
+    return environment.get_template(name)

@@ -1,0 +1,188 @@
+"""``unbin audit``: what a planned table would disclose, before it is published."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unbin.cli import options
+from unbin.cli.console import FAILED, progress, reported, say
+
+if TYPE_CHECKING:
+    from unbin.people import People
+
+_MOST_CATEGORIES = 50
+"""Columns of text with more are taken for names and numbers of people, and left out."""
+
+
+@reported
+def audit(
+    people: options.PeopleArgument,
+    target: Annotated[str, typer.Option(help="Column with the outcome.", show_default=False)],
+    block: Annotated[
+        list[str] | None,
+        typer.Option(help="Column with the block of each person; again for further levels."),
+    ] = None,
+    everybody: Annotated[
+        bool, typer.Option("--everybody", help="Also plan one table of everybody.")
+    ] = False,
+    bins: Annotated[str, typer.Option(help="Numbers of bins to plan for.")] = "2,5,10,25",
+    edges: Annotated[
+        list[str] | None,
+        typer.Option(help="Edges to plan for: '-inf,0,10,inf'; again for further tables."),
+    ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(help="What an attacker knows, as in 'unbin fit'. Default: all other columns."),
+    ] = None,
+    target_transform: Annotated[
+        str | None, typer.Option(help="log: measure errors of the log, for amounts.")
+    ] = None,
+    family: Annotated[
+        str, typer.Option(help="Families that attackers try, between commas, or auto.")
+    ] = "auto",
+    attacks: Annotated[
+        str, typer.Option(help="Attacks, between commas: ridge is the slowest.")
+    ] = "matching,likelihood,ridge",
+    rule: Annotated[
+        str, typer.Option(help="Smallest count to publish: cms (11), wonder (10), nhs (8) or k.")
+    ] = "cms",
+    suppress: Annotated[
+        int | None, typer.Option(help="Show what hiding counts under this changes.")
+    ] = None,
+    complementary: Annotated[
+        bool,
+        typer.Option("--complementary", help="Also hide counts that give hidden ones away."),
+    ] = False,
+    base: Annotated[
+        int | None, typer.Option("--round", help="Show what rounding to this base changes.")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Show what noise changes: laplace:EPSILON.")
+    ] = None,
+    min_utility: Annotated[
+        float, typer.Option(help="Utility that the recommended table keeps, 0 to 1.")
+    ] = 0.8,
+    fail_above: Annotated[
+        float | None, typer.Option(help="Exit with 1 if a table has a larger gain.")
+    ] = None,
+    held_out: Annotated[
+        float, typer.Option(help="Share of people left out of the audited tables.")
+    ] = 0.2,
+    level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seeds whatever is random.")] = 0,
+    output: Annotated[
+        Path | None, typer.Option(help="Folder for audit.json and report.html.")
+    ] = None,
+    debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
+) -> None:
+    """Measure what planned tables would disclose.
+
+    For those who hold the outcomes: attacks every table and says what it tells about people.
+
+    Example: unbin audit people.csv --target income --block county --bins 2,5,10,25 --suppress 11
+    --fail-above 0.3 --output audit
+    """
+    from unbin.disclosure import audit as measure
+    from unbin.disclosure.people import EVERYBODY
+    from unbin.disclosure.text import too_much
+    from unbin.encoding import Encoding
+    from unbin.summary import to_frame
+
+    levels = list(block or [])
+    plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
+    with progress("reading"):
+        rows, terms = _read(people, target, levels, formula)
+        encoding, X = Encoding.build(terms, rows.columns)
+    blocks: dict[str, Any] = {name: rows.column(name) for name in levels}
+    if everybody or not levels:
+        blocks = {EVERYBODY: None} | blocks
+    with progress("auditing") as show:
+        found = measure(
+            to_frame(dict(zip(encoding.names, X.T, strict=True)), "pandas"),
+            rows.column(target),
+            blocks,
+            bins=plans,
+            target_transform=target_transform,
+            families="auto" if family == "auto" else family.split(","),
+            attacks=attacks.split(","),
+            held_out=held_out,
+            rule=int(rule) if rule.isdecimal() else rule,
+            suppress=suppress,
+            complementary=complementary,
+            round=base,
+            noise=noise,
+            min_utility=min_utility,
+            level=level,
+            random_state=seed,
+            progress=show,
+        )
+    say(str(found))
+    if output is not None:
+        say("\n" + _write(output, found, rows, target))
+    sentence = None if fail_above is None else too_much(found, fail_above)
+    if sentence is not None:
+        say(f"Too much: {sentence}", err=True)
+        raise typer.Exit(FAILED)
+
+
+def _read(people: str, target: str, levels: list[str], formula: str | None) -> tuple[People, str]:
+    """Return the columns of people that are needed, and the formula of what attackers know."""
+    from unbin.formulas import parse_formula, quote
+    from unbin.people import read_people
+
+    if formula is not None:
+        parsed = parse_formula(formula)
+        texts = [*levels, *parsed.categorical_columns]
+        return read_people(people, text=texts, columns=[target, *levels, *parsed.columns]), formula
+    names = read_people(people, text=levels, columns=[target, *levels]).names
+    rows = read_people(people, text=levels, columns=names)
+    features = [name for name in names if name != target and name not in levels]
+    kept = [name for name in features if not _names_people(rows.column(name))]
+    left_out = [name for name in features if name not in kept]
+    said = f"features: {', '.join(kept) or 'none'}"
+    say(said + (f" (left out: {', '.join(left_out)})" if left_out else ""), err=True)
+    return rows, " + ".join(map(quote, kept))
+
+
+def _names_people(values: Any) -> bool:
+    """Tell whether a column of text has too many categories to be a feature."""
+    return values.dtype.kind in "OU" and len(set(values.tolist())) > _MOST_CATEGORIES
+
+
+def _numbers(name: str, text: str, kind: Any) -> list[Any]:
+    from unbin.exceptions import ParameterError
+
+    try:
+        return [kind(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        example = "2,5,10" if kind is int else "-inf,0,10,inf"
+        raise ParameterError(
+            f"{name}: must be numbers between commas, got {text!r}; write for example {example}"
+        ) from None
+
+
+def _edges(text: str) -> list[float]:
+    return _numbers("--edges", text, float)
+
+
+def _write(folder: Path, found: Any, rows: People, target: str) -> str:
+    from unbin.outputs import make_folder, write_texts
+    from unbin.report import render_audit
+
+    texts = {
+        "audit.json": found.to_json(),
+        "report.html": render_audit(
+            found,
+            title=f"Disclosure audit of {target} in {rows.name}",
+            command=shlex.join(["unbin", *sys.argv[1:]]),
+            inputs={rows.name: rows.sha256},
+        ),
+    }
+    make_folder(folder)
+    write_texts({folder / name: text for name, text in texts.items()})
+    return "written: " + ", ".join(str(folder / name) for name in texts)

@@ -1,0 +1,162 @@
+"""What an attacker with the features reads out of a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from unbin.choice import candidate_families
+from unbin.disclosure.baselines import block_means, shrunk
+from unbin.disclosure.guesses import Guess, Knowledge
+from unbin.disclosure.protections import believable_counts, without_noise
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import DomainError, IdentificationWarning, ParameterError, ReleaseError
+from unbin.families import FAMILIES, BregmanFamily, get_family
+from unbin.likelihood.raking import Raking
+from unbin.release import Release
+from unbin.target import AggregatedTarget
+from unbin.typing import FloatArray
+
+ATTACKS = ("matching", "likelihood", "ridge")
+"""The paper's estimator, the likelihood as it is, and with a ridge that held-out blocks choose."""
+_SLOW = frozenset({"gamma"})
+_STARTS = 8
+"""Of matching, where there are no more blocks than coefficients: each ends elsewhere and satisfies
+the table as well, so that an attacker has to take their average. One alone would be luck."""
+_LEAST_BLOCKS = 10
+"""Blocks from which a ridge can be chosen."""
+
+
+def families_for(release: Release, families: object) -> tuple[str, ...]:
+    """Return the families an attacker would try, simplest first."""
+    if isinstance(families, str) and families == "auto":
+        found = candidate_families(release, 1)
+        return tuple(family.name for family in found if family.name not in _SLOW)
+    names = (families,) if isinstance(families, str) else tuple(families)  # type: ignore[arg-type]
+    unknown = [name for name in names if name not in FAMILIES]
+    if unknown or not names:
+        raise ParameterError(
+            f"families: must be 'auto' or names of families, got {families!r}; use some of "
+            f"{', '.join(FAMILIES)}"
+        )
+    return names
+
+
+def attack(
+    known: Knowledge,
+    attacks: tuple[str, ...],
+    families: tuple[str, ...],
+    seed: int,
+    tell: Callable[[str], None],
+) -> Iterator[Guess]:
+    """Yield the guesses of every attack that can be made; ``tell`` hears which is under way."""
+    for kind, family in product(attacks, families):
+        name = f"{kind}, {family}"
+        tell(name)
+        tried = [_try(name, model, known) for model in _models(kind, family, known, seed)]
+        guesses = [guess for guess in tried if guess is not None]
+        if guesses:
+            yield _average(guesses)
+
+
+def _models(kind: str, family: str, known: Knowledge, seed: int) -> list[AggregatedGLM]:
+    """Return the models to be fitted, none where an attack cannot be made."""
+    n_blocks, d = len(known.release), known.X.shape[1]
+    if kind == "matching":
+        if not isinstance(get_family(family), BregmanFamily):
+            return []
+        starts = 1 if n_blocks > d + 1 else _STARTS
+        return [AggregatedGLM(family, "matching", random_state=seed + k) for k in range(starts)]
+    if kind == "ridge":
+        enough = n_blocks >= _LEAST_BLOCKS
+        return [AggregatedGLM(family, alpha="auto", random_state=seed)] if enough else []
+    return [AggregatedGLM(family, random_state=seed)]
+
+
+def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
+    """Return the guesses of a model; None where it cannot be fitted to the table."""
+    target = _exact(known.target) if model.method == "matching" else known.target
+    try:
+        with warnings.catch_warnings():  # an attacker tries anyway
+            warnings.simplefilter("ignore", IdentificationWarning)
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(known.X, target)
+    except (DomainError, ParameterError, ReleaseError, np.linalg.LinAlgError):
+        return None  # another family's table, or a fit that ran away: no attack
+    guess = _guess(name, model, known)
+    return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
+
+
+def _average(guesses: list[Guess]) -> Guess:
+    """Return the average of guesses among which nothing chooses."""
+    table, other = (
+        np.mean([getattr(guess, side) for guess in guesses], axis=0) for side in ("table", "other")
+    )
+    return replace(guesses[0], table=table, other=other)
+
+
+def _exact(target: AggregatedTarget) -> AggregatedTarget:
+    return AggregatedTarget(without_noise(target.release), target.codes)
+
+
+def _guess(name: str, model: AggregatedGLM, known: Knowledge) -> Guess:
+    """Return imputed values, and means moved by what the table says of their block."""
+    blocks, codes = block_means(known), known.target.codes
+    table, n = _imputed(model, known), blocks.n
+    expected, other = (mean_of(model, X, known) for X in (known.X, known.X_other))
+    if known.release.noise_sd > 0 and model.method == "likelihood":
+        # noisy counts are not met by imputed values
+        effect = blocks.mean - np.bincount(codes, weights=expected, minlength=len(n)) / n
+        centre = blocks.pooled - float(expected.mean())
+        table = expected + shrunk(effect, blocks.noise, centre, blocks.total)[codes]
+    else:
+        effect = np.bincount(codes, weights=table - expected, minlength=len(n)) / n
+        centre = float((table - expected).mean())
+    moved = shrunk(effect, blocks.chance, centre, blocks.total)
+    selection = model.selection_
+    score = -model.objective_ if selection is None else selection.score[selection.chosen]
+    return Guess(name, table, other + moved[known.codes_other], model, float(score))
+
+
+def mean_of(model: AggregatedGLM, X: FloatArray, known: Knowledge) -> FloatArray:
+    """Return the mean of people with features X; an ordinal fit takes the known values of bins."""
+    if model.family_ != "ordinal":
+        return model.predict(X)
+    return np.asarray(model.predict_proba(X) @ _values_between(model.bin_edges_, known))
+
+
+def _imputed(model: AggregatedGLM, known: Knowledge) -> FloatArray:
+    """Return the imputed targets; those of an ordinal fit, by the known values of bins."""
+    if model.family_ != "ordinal":
+        return model.impute()
+    raking = model._fits[0].imputed
+    assert isinstance(raking, Raking)
+    return np.asarray(raking.shares() @ _values_between(model.bin_edges_, known))
+
+
+def _values_between(edges: FloatArray, known: Knowledge) -> FloatArray:
+    """Return the values of the bins of a fit, which may have merged some of the table's."""
+    inner = np.searchsorted(known.edges, edges[1:-1])
+    first = np.concatenate([[0], inner, [len(known.values)]])
+    count = believable_counts(known.release).sum(axis=0) + 1e-9
+    weight = np.add.reduceat(count, first[:-1])
+    return np.asarray(np.add.reduceat(count * known.values, first[:-1]) / weight)
+
+
+def attackers_choice(guesses: Iterable[Guess], n_bins: int) -> Guess | None:
+    """Return the likelihood that the table itself speaks for most, None where there is none.
+
+    The score is that of held-out blocks where they were asked. From two bins no family can tell the
+    scale, but the means of the bins do.
+    """
+    pairs = [(guess, guess.model) for guess in guesses if guess.model is not None]
+    found = [(guess, model) for guess, model in pairs if model.method == "likelihood"]
+    found = [(guess, model) for guess, model in found if model.alpha == "auto"] or found
+    if n_bins <= 2:
+        found = [(guess, model) for guess, model in found if model.family == "ordinal"] or found
+    return max((guess for guess, _ in found), key=lambda guess: guess.score, default=None)

@@ -1,0 +1,158 @@
+"""The audit: check what was asked for, audit every planned table, and hand back the findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from unbin.disclosure.attacks import ATTACKS
+from unbin.disclosure.cells import smallest_allowed
+from unbin.disclosure.people import read_bins, read_records
+from unbin.disclosure.protections import Protection
+from unbin.disclosure.results import Audit
+from unbin.disclosure.table import Settings, Task, audit_table
+from unbin.exceptions import ParameterError
+from unbin.settings import check_choice, check_number, check_whole
+from unbin.typing import ArrayLike
+
+
+def audit(
+    X: ArrayLike,
+    y: ArrayLike,
+    blocks: Any = None,
+    bins: Sequence[int | ArrayLike] = (2, 5, 10, 25),
+    *,
+    target_transform: str | None = None,
+    families: str | Sequence[str] = "auto",
+    attacks: Sequence[str] = ATTACKS,
+    held_out: float = 0.2,
+    rule: str | int = "cms",
+    suppress: int | None = None,
+    complementary: bool = False,
+    round: int | None = None,  # noqa: A002 - the word that agencies use
+    noise: str | None = None,
+    min_utility: float = 0.8,
+    n_permutations: int = 199,
+    level: float = 0.95,
+    random_state: int | None = None,
+    progress: bool | Callable[[str], None] = False,
+) -> Audit:
+    """Measure what planned tables would disclose, before they are published.
+
+    For whoever holds the individual records. Each planned table is made, attacked with the features
+    of the people in it, and compared with what its histograms say without features. See
+    docs/audit.md for what the numbers mean.
+
+    Parameters
+    ----------
+    X : (n, d)
+        What an attacker may know of each person.
+    y : (n,)
+        The value to be published as a table.
+    blocks : (n,) block ids, mapping of level name to block ids, or None
+        Several levels are audited one by one; None, or a level that is None, is everybody together.
+    bins : sequence of int or edges
+        Planned tables: numbers of bins at the pooled quantiles, or edges.
+    target_transform : {None, "log"}
+        "log" attacks the log of the value and squares errors of logs: for amounts.
+    families : "auto", str or sequence of str
+        What attackers take the value for. "auto" is every family that can have produced the table,
+        gamma left out, which takes minutes.
+    attacks : sequence of {"matching", "likelihood", "ridge"}
+    held_out : float
+        Share of the people of each block who are left out of the audited tables.
+    rule : {"cms", "wonder", "nhs"} or int
+        The smallest count that may be published: 11, 10, 8, or the number.
+    suppress : int, optional
+        Audit the tables with counts under this hidden, too.
+    complementary : bool
+        With ``suppress``: hide further counts, so that totals do not give hidden ones away.
+    round : int, optional
+        Audit the tables with counts rounded to this base, too.
+    noise : str, optional
+        "laplace:EPSILON" audits the tables with Laplace noise of scale 1/EPSILON added, too; see
+        :class:`unbin.disclosure.protections.Protection` for what that protects.
+    min_utility : float
+        Of the recommended table; see :class:`unbin.disclosure.utility.Utility`.
+    n_permutations : int
+        For the chance baseline; no fit is repeated.
+    level : float
+        Coverage of the intervals.
+    random_state : int, optional
+    progress : bool or callable
+        Show what is going on, or call this with it.
+
+    Returns
+    -------
+    Audit
+        Prints as a table; ``to_frame()``, ``to_json()``, ``recommended``, ``gain``.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> rng = np.random.default_rng(0)
+    >>> county = np.repeat(np.arange(40).astype(str), 50)
+    >>> X = rng.normal(size=(2000, 2)) + rng.normal(size=(40, 2)).repeat(50, axis=0)
+    >>> y = X @ [1.0, -0.5] + 0.3 * rng.normal(size=2000)
+    >>> found = unbin.audit(X, y, county, bins=[5], random_state=0)
+    >>> found.gain > 0.8
+    True
+    """
+    rng = np.random.default_rng(random_state)
+    records = read_records(
+        X, y, blocks, target_transform=target_transform, held_out=held_out, rng=rng
+    )
+    plans = read_bins(bins, log=records.log)
+    protection = Protection.parse(suppress, complementary, round, noise)
+    settings = Settings(
+        attacks=tuple(check_choice("attacks", name, ATTACKS) for name in attacks),
+        families=families,
+        smallest=smallest_allowed(rule),
+        n_permutations=check_whole("n_permutations", n_permutations, low=1),
+        level=_share("level", level),
+        seed=int(rng.integers(2**31)),
+    )
+    utility = check_number("min_utility", min_utility, low=0.0)
+    versions = [None] if protection is None else [None, protection]
+    with _teller(progress) as tell:
+        tables = [
+            audit_table(Task(records, name, ids, plan, version, settings), tell)
+            for name, ids in records.levels.items()
+            for plan in plans
+            for version in versions
+        ]
+    return Audit(
+        tables=tuple(tables),
+        n_people=len(records.y),
+        n_held_out=int(records.held_out.sum()),
+        feature_names=records.feature_names,
+        log=records.log,
+        min_utility=utility,
+        level=settings.level,
+        n_permutations=settings.n_permutations,
+    )
+
+
+def _share(name: str, value: float) -> float:
+    if not 0 < check_number(name, value, low=0.0, open_low=True) < 1:
+        raise ParameterError(f"{name}: must lie between 0 and 1, got {value!r}; pass 0.95")
+    return float(value)
+
+
+def _teller(
+    progress: bool | Callable[[str], None],
+) -> AbstractContextManager[Callable[[str], None]]:
+    """Return what is told where the audit stands."""
+    if callable(progress):
+        return nullcontext(progress)
+    return _spinner() if progress else nullcontext(lambda _: None)
+
+
+@contextmanager
+def _spinner() -> Iterator[Callable[[str], None]]:
+    with Console(stderr=True).status("auditing") as status:
+        yield lambda text: status.update(text)

@@ -1,0 +1,122 @@
+"""What anybody reads in the table, or knows from elsewhere: guesses to hold attacks against."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from unbin.disclosure.guesses import Guess, Knowledge
+from unbin.disclosure.protections import believable_counts
+from unbin.estimator import AggregatedGLM
+from unbin.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMeans:
+    """What a table says of the mean of each block.
+
+    Attributes
+    ----------
+    mean : (B,)
+    noise : (B,)
+        Variance of its error, where noise was added to the counts; else 0.
+    pooled : float
+        The mean of everybody.
+    total, within : float
+        Variance of the values, of everybody and within blocks.
+    n : (B,)
+        People.
+    """
+
+    mean: FloatArray
+    noise: FloatArray
+    pooled: float
+    total: float
+    within: float
+    n: IntArray
+
+    @property
+    def chance(self) -> FloatArray:
+        """Variance of the mean of other people of each block around what the table says."""
+        return np.asarray(self.noise + self.within / self.n)
+
+
+def block_means(known: Knowledge) -> BlockMeans:
+    """Read the means of blocks off a table.
+
+    Noisy counts need not add up, but the people of a block are known: their mean is the pooled one
+    plus what counts times distances from it say, which noise does not bias.
+    """
+    release, values = known.release, known.values
+    n, people = release.n, float(release.n.sum())
+    counted = believable_counts(release).sum(axis=0)
+    pooled = float(counted @ values) / people
+    apart = values - pooled
+    count = release.histogram.count.reshape(len(release), -1)
+    mean = pooled + count @ apart / n
+    noise = release.noise_sd**2 * float(apart @ apart) / n**2
+    square = float(counted @ apart**2)
+    within = max(square - float(n @ ((mean - pooled) ** 2 - noise)), 0.0)
+    within /= max(people - len(n), 1.0)
+    return BlockMeans(mean, np.asarray(noise), pooled, square / people, within, n)
+
+
+def pooled_guess(known: Knowledge) -> Guess:
+    """Guess the mean of the table of everybody."""
+    mean = block_means(known).pooled
+    return Guess("pooled histogram", np.full(len(known.X), mean), np.full(len(known.X_other), mean))
+
+
+def block_guess(known: Knowledge) -> Guess:
+    """Guess the mean of the block's table; others get it as far as blocks are seen to differ."""
+    found = block_means(known)
+    table = shrunk(found.mean, found.noise, found.pooled, found.total)
+    other = shrunk(found.mean, found.chance, found.pooled, found.total)
+    return Guess("block histogram", table[known.target.codes], other[known.codes_other])
+
+
+def between_variance(effect: FloatArray, error: FloatArray) -> float:
+    """Return the variance between blocks beyond that of their errors, (B,) each, at least 0.
+
+    It is that of DerSimonian and Laird.
+    """
+    weight = 1 / error
+    total = float(weight.sum())
+    room = total - float(weight @ weight) / total
+    if len(effect) == 1 or room <= 0:
+        return 0.0
+    apart = effect - float(effect @ weight) / total
+    return max((float(weight @ apart**2) - len(effect) + 1) / room, 0.0)
+
+
+def shrunk(
+    effect: FloatArray, error: FloatArray, centre: float, most: float = np.inf
+) -> FloatArray:
+    """Shrink what is seen of blocks towards a centre as far as errors explain the distance.
+
+    Parameters
+    ----------
+    effect : (B,)
+    error : (B,)
+        Variance of the error of each; all 0 where there is none.
+    centre : float
+    most : float
+        What the variance between blocks cannot exceed: that of the values.
+    """
+    if not error.any():
+        return effect
+    between = min(between_variance(effect, error), most)
+    return np.asarray(centre + (effect - centre) * between / (between + error))
+
+
+def public_guess(known: Knowledge, y: FloatArray, y_other: FloatArray, family: str) -> Guess:
+    """Guess from the features alone, by the model that individual data of other people give."""
+    guesses = []
+    for X, values, of in ((known.X_other, y_other, known.X), (known.X, y, known.X_other)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            guesses.append(AggregatedGLM(family).fit(X, values).predict(of))
+    return Guess("public model", guesses[0], guesses[1])

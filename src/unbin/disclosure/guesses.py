@@ -1,0 +1,85 @@
+"""Guesses of everybody's value: by an attacker with the features, and without them.
+
+All guesses are told apart by whom they are about. People in the table: the released table counts
+them, and an imputed value takes that into account. People held out: they live in a block whose
+table counts others; they get what the model says of their features, moved by what the table says of
+their block as far as blocks are seen to differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin.estimator import AggregatedGLM
+from unbin.release import Release
+from unbin.target import AggregatedTarget
+from unbin.typing import FloatArray, IntArray
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What an attacker has.
+
+    Attributes
+    ----------
+    X : (n, d)
+        Features of the people in the table.
+    X_other : (m, d)
+        Features of people who are not.
+    target : AggregatedTarget
+        The table as published, tied to the rows of X.
+    codes_other : (m,)
+        Blocks of the others, as places in the release.
+    edges : (K + 1,)
+    values : (K,)
+        The mean of each bin over everybody, which surveys tell.
+    """
+
+    X: FloatArray
+    X_other: FloatArray
+    target: AggregatedTarget
+    codes_other: IntArray
+    edges: FloatArray
+    values: FloatArray
+
+    @property
+    def release(self) -> Release:
+        """Return the table."""
+        return self.target.release
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """Guesses of one attack.
+
+    Attributes
+    ----------
+    name : str
+    table : (n,)
+        Of the people in the table.
+    other : (m,)
+        Of the people held out.
+    model : AggregatedGLM or None
+        What made them.
+    score : float
+        By which an attacker without the truth would choose among likelihoods: larger is better.
+    """
+
+    name: str
+    table: FloatArray
+    other: FloatArray
+    model: AggregatedGLM | None = None
+    score: float = float("nan")
+
+
+def bin_values(y: FloatArray, edges: FloatArray) -> FloatArray:
+    """Return the mean of the values in each bin; of an empty bin its middle, or its finite end."""
+    place = np.searchsorted(edges, y, side="left") - 1
+    count = np.bincount(place, minlength=len(edges) - 1)
+    total = np.bincount(place, weights=y, minlength=len(edges) - 1)
+    ends = np.column_stack([edges[:-1], edges[1:]])
+    ends = np.where(np.isfinite(ends), ends, ends[:, ::-1])
+    middle = np.where(np.isfinite(ends).all(axis=1), ends.mean(axis=1), y.mean())
+    return np.asarray(np.where(count > 0, total / np.maximum(count, 1), middle))

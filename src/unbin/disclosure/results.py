@@ -1,0 +1,220 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from unbin.disclosure.cells import CellCheck
+from unbin.disclosure.columns import attack_columns, table_columns
+from unbin.disclosure.gains import Gain
+from unbin.disclosure.measures import Nearness
+from unbin.disclosure.protections import LAPLACE
+from unbin.disclosure.text import as_json, as_text
+from unbin.disclosure.utility import Utility
+from unbin.summary import to_frame
+
+IN_TABLE, HELD_OUT = "in the table", "held out"
+
+
+@dataclass(frozen=True, slots=True)
+class AttackResult:
+    """One way of guessing, on one set of people.
+
+    Attributes
+    ----------
+    attack : str
+    people : {"in the table", "held out"}
+    uses_features : bool
+        False for the histograms alone.
+    chosen : bool
+        Whether an attacker without the truth would take this likelihood, by held-out blocks.
+    identified : bool or None
+        Whether the fit says that it can be relied on; None where nothing was fitted.
+    all, exposed : Nearness
+        Of everybody, and of the 1 % about whom the features tell most.
+    gain : Gain
+        As measured; negative where the block histogram alone was nearer.
+    exposed_gain : float
+        The same of the most exposed.
+    """
+
+    attack: str
+    people: str
+    uses_features: bool
+    chosen: bool
+    identified: bool | None
+    all: Nearness
+    exposed: Nearness
+    gain: Gain
+    exposed_gain: float
+
+
+@dataclass(frozen=True, slots=True)
+class Disclosure:
+    """What a table discloses about one set of people.
+
+    Attributes
+    ----------
+    people : {"in the table", "held out"}
+    attack : str
+        The best; "block histogram" where no attack with features does better.
+    identified : bool or None
+        Whether its fit says that it can be relied on; None for the block histogram.
+    gain : Gain
+        Of the best attack, at least 0.
+    measured : float
+        Gain of the best attack with features, which may be negative.
+    chance : float
+        What ``measured`` exceeds in one audit of twenty when the features tell nothing within
+        blocks; negative where attacks that guess in vain do worse than the block histogram.
+    chance_median : float
+        The middle of what it would be.
+    p_value : float
+        Of "the features tell nothing within blocks".
+    beyond_public : float
+        1 - MSE(best attack) / MSE(a public model of other people): what the release adds to it.
+    """
+
+    people: str
+    attack: str
+    identified: bool | None
+    gain: Gain
+    measured: float
+    chance: float
+    chance_median: float
+    p_value: float
+    beyond_public: float
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable:
+    """One planned table, and what was found about it.
+
+    Attributes
+    ----------
+    level : str
+        Of blocks.
+    bins : str
+        As asked for.
+    protection : str
+        Empty for the table as it is.
+    n_blocks, n_bins : int
+    in_table, held_out : Disclosure
+    attacks : tuple of AttackResult
+    utility : Utility
+    cells : CellCheck
+    """
+
+    level: str
+    bins: str
+    protection: str
+    n_blocks: int
+    n_bins: int
+    in_table: Disclosure
+    held_out: Disclosure
+    attacks: tuple[AttackResult, ...]
+    utility: Utility
+    cells: CellCheck
+
+    @property
+    def n_cells(self) -> int:
+        """Counts that would be published."""
+        return self.n_blocks * self.n_bins
+
+    @property
+    def gain(self) -> float:
+        """The larger of the two gains."""
+        return max(self.in_table.gain.value, self.held_out.gain.value)
+
+    def best(self, people: str) -> AttackResult:
+        """Return the best way of guessing some people."""
+        wanted = (self.in_table if people == IN_TABLE else self.held_out).attack
+        return next(a for a in self.attacks if (a.people, a.attack) == (people, wanted))
+
+    @property
+    def noisy(self) -> bool:
+        """Whether no count is published as it is, but with noise added."""
+        return LAPLACE in self.protection
+
+    @property
+    def name(self) -> str:
+        """Level, bins and protection in words."""
+        protection = f", {self.protection}" if self.protection else ""
+        return f"{self.level}, {self.bins} bins{protection}"
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How much planned tables would disclose, and what they would be good for.
+
+    Attributes
+    ----------
+    tables : tuple of PlannedTable
+    n_people, n_held_out : int
+        All people, and those held out of the audited tables.
+    feature_names : tuple of str
+    log : bool
+        Whether errors were squared on the log scale.
+    min_utility : float
+    level : float
+        Coverage of the intervals.
+    n_permutations : int
+    """
+
+    tables: tuple[PlannedTable, ...]
+    n_people: int
+    n_held_out: int
+    feature_names: tuple[str, ...]
+    log: bool
+    min_utility: float
+    level: float
+    n_permutations: int
+
+    @property
+    def recommended(self) -> PlannedTable | None:
+        """The coarsest table that keeps ``min_utility``; None when no table does.
+
+        Coarsest is fewest counts; of as many, the smaller gain. Where a protection was asked for,
+        only protected tables are recommended.
+        """
+        kept = [table for table in self.final if table.utility.value >= self.min_utility]
+        return min(kept, key=lambda table: (table.n_cells, table.gain), default=None)
+
+    @property
+    def final(self) -> tuple[PlannedTable, ...]:
+        """The tables as they would be published: protected, where a protection was asked for."""
+        protected = tuple(table for table in self.tables if table.protection)
+        return protected or self.tables
+
+    @property
+    def worst(self) -> PlannedTable:
+        """The table that discloses most, as it would be published."""
+        return max(self.final, key=lambda table: table.gain)
+
+    @property
+    def gain(self) -> float:
+        """The largest gain of any table, as it would be published."""
+        return self.worst.gain
+
+    def to_frame(self, *, attacks: bool = False, backend: str | None = None) -> Any:
+        """Return a pandas or polars frame: a row for each table and set of people.
+
+        Parameters
+        ----------
+        attacks : bool
+            A row for every way of guessing instead.
+        backend : {"pandas", "polars"}, optional
+        """
+        return to_frame(attack_columns(self) if attacks else table_columns(self), backend)
+
+    def to_json(self) -> str:
+        """Return all that was found as JSON; small numbers of people are masked as in the report.
+
+        Nobody's value, true or recovered, is in it, and no block's name.
+        """
+        return json.dumps(as_json(self), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+    def __str__(self) -> str:
+        return as_text(self)

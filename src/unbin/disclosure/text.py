@@ -1,0 +1,211 @@
+"""An audit as text and as JSON: nobody's value, no block's name, small numbers masked."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from unbin.alignment import SMALL
+from unbin.words import plural
+
+if TYPE_CHECKING:
+    from unbin.disclosure.results import Audit, Disclosure, PlannedTable
+
+_NONE = "–"
+UNSURE = "*: the fit itself says that it cannot be relied on; an attacker may try all the same"
+
+
+def masked(n: int) -> int | str:
+    """Return a number of people, masked if small."""
+    return f"<{SMALL}" if 0 < n < SMALL else n
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Return a number with a fixed number of digits, a dash where there is none."""
+    text = f"{value:.{digits}f}" if math.isfinite(value) else _NONE
+    return text[1:] if text.startswith("-") and float(text) == 0 else text
+
+
+def percent(value: float) -> str:
+    """Return a share in per cent."""
+    return f"{100 * value:.1f} %" if math.isfinite(value) else _NONE
+
+
+def p_text(p_value: float) -> str:
+    """Return a p value."""
+    return "<0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
+def as_text(audit: Audit) -> str:
+    """Return the audit as two tables, of gains and of cell rules, and the recommendation."""
+    held = f"{audit.n_held_out:,} of {audit.n_people:,} people held out of the tables"
+    where = " of the log" if audit.log else ""
+    return "\n".join(
+        [
+            f"Disclosure audit: {plural(len(audit.tables), 'table')}, {held}",
+            *_grid(_gain_table(audit), left=3),
+            f"gain: share of the squared error{where} of the block histogram alone that the best "
+            "attack removes",
+            "chance: what features that tell nothing within blocks would exceed in 5 % of audits",
+            *([UNSURE] if any(_unsure(table) for table in audit.tables) else []),
+            "",
+            *_grid(_cell_table(audit), left=1),
+            "worked out: hidden cells that totals pin to one count, + narrow to fewer than the "
+            "rule's",
+            recommendation(audit),
+        ]
+    )
+
+
+def attack_text(found: Disclosure) -> str:
+    """Return the best attack, with a star where its own fit says that the table cannot tell."""
+    return found.attack + (" *" if found.identified is False else "")
+
+
+def _unsure(table: PlannedTable) -> bool:
+    return table.in_table.identified is False or table.held_out.identified is False
+
+
+def _grid(rows: list[list[str]], *, left: int) -> list[str]:
+    """Return lines of aligned columns, the first ones to the left, under a ruled head."""
+    width = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell.ljust(width[k]) if k < left else cell.rjust(width[k]) for k, cell in enumerate(row)
+        ).rstrip()
+        for row in rows
+    ]
+    rule = "-" * max(map(len, lines))
+    return [rule, lines[0], rule, *lines[1:], rule]
+
+
+def _gain_table(audit: Audit) -> list[list[str]]:
+    rows = [["table", "people", "best attack", "gain", "interval", "chance", "p", "utility"]]
+    for table in audit.tables:
+        for first, found in ((True, table.in_table), (False, table.held_out)):
+            rows.append(
+                [
+                    table.name if first else "",
+                    found.people,
+                    attack_text(found),
+                    number(found.gain.value),
+                    f"{number(found.gain.low)}–{number(found.gain.high)}",
+                    number(max(found.chance, 0.0)),
+                    p_text(found.p_value),
+                    number(table.utility.value, 2) if first else "",
+                ]
+            )
+    return rows
+
+
+def _cell_table(audit: Audit) -> list[list[str]]:
+    least = audit.tables[0].cells.smallest
+    rows = [
+        ["table", "smallest cell", f"cells <{least}", f"blocks <{least}", "in one bin",
+         "rare edges", "worked out"]
+    ]  # fmt: skip
+    for table in audit.tables:
+        cells = table.cells
+        rows.append(
+            [
+                table.name,
+                people_text(cells.smallest_cell),
+                f"{cells.cells_under:,} of {cells.n_cells:,}",
+                f"{cells.blocks_under:,}",
+                f"{cells.whole_blocks:,}",
+                f"{cells.edges_at_rare_values:,}",
+                derived_text(table),
+            ]
+        )
+    return rows
+
+
+def people_text(n: int) -> str:
+    """Return a number of people as text, masked if small."""
+    found = masked(n)
+    return found if isinstance(found, str) else f"{found:,}"
+
+
+def derived_text(table: PlannedTable) -> str:
+    """Return how many hidden cells can be worked out; a dash where none is hidden."""
+    cells = table.cells
+    if not cells.hidden or table.noisy:
+        return _NONE
+    least = "" if cells.exact else "≥ "
+    return f"{least}{cells.derived:,} + {cells.narrowed:,} of {cells.hidden:,}"
+
+
+def recommendation(audit: Audit) -> str:
+    """Return which table to publish, in a sentence."""
+    found = audit.recommended
+    if found is None:
+        best = max(audit.final, key=lambda table: table.utility.value)
+        if best.utility.value == 0:
+            return "Recommended: none, no planned table tells the coefficients at all"
+        return (
+            f"Recommended: none, no planned table keeps a utility of {audit.min_utility:g}; the "
+            f"most useful is {best.name} ({number(best.utility.value, 2)})"
+        )
+    return (
+        f"Recommended: {found.name}, the coarsest that keeps a utility of {audit.min_utility:g} "
+        f"(gain {number(found.gain)})"
+    )
+
+
+def too_much(audit: Audit, limit: float) -> str | None:
+    """Return a sentence if a table, as it would be published, discloses more than ``limit``."""
+    worst = audit.worst
+    if worst.gain <= limit:
+        return None
+    found = max((worst.in_table, worst.held_out), key=lambda found: found.gain.value)
+    return (
+        f"{worst.name}: the gain about people {found.people} is {number(found.gain.value)}, above "
+        f"{limit:g}; publish a coarser table, or protect it"
+    )
+
+
+def as_json(audit: Audit) -> dict[str, Any]:
+    """Return the audit as JSON can hold it."""
+    tables = []
+    for table in audit.tables:
+        each = _plain(table)
+        each["gain"] = _plain(table.gain)
+        each["cells"]["smallest_cell"] = masked(table.cells.smallest_cell)
+        each["cells"]["smallest_block"] = masked(table.cells.smallest_block)
+        each["attacks"] = [_mask_few(found) for found in each["attacks"]]
+        tables.append(each)
+    rest = {
+        name: _plain(getattr(audit, name))
+        for name in (field.name for field in dataclasses.fields(audit))
+        if name != "tables"
+    }
+    best = audit.recommended
+    return {
+        "kind": "unbin audit",
+        **rest,
+        "gain": _plain(audit.gain),
+        "recommended": None if best is None else audit.tables.index(best),
+        "tables": tables,
+    }
+
+
+def _mask_few(found: dict[str, Any]) -> dict[str, Any]:
+    """Drop measures of fewer than ``SMALL`` people."""
+    result = dict(found)
+    if found["exposed"]["n"] < SMALL:
+        result["exposed"], result["exposed_gain"] = None, None
+    if found["all"]["n"] < SMALL:
+        result["all"], result["gain"] = None, None
+    return result
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: _plain(getattr(value, name)) for name in names}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
