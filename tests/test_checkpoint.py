@@ -52,17 +52,15 @@ def test_a_fit_resumes_after_its_process_is_killed(tmp_path, method):
     kills, moved = 0, 0
     while kills < 10:
         run = start(path, method)
-        first = json.loads(run.stdout.readline())
+        run.stdout.readline()
         time.sleep(float(rng.uniform(0, 0.04 * expected["steps"])))
         if run.poll() is None:
             run.send_signal(signal.SIGKILL)
             kills += 1
-        rest = run.communicate()[0]
-        if path.exists():
+        run.communicate()
+        if path.exists():  # it is not there before the first step and after the last one
             json.loads(path.read_text())  # never half a file
             moved += 1
-        elif "coef" not in rest:
-            assert "step" in first  # killed before the first was written
     last = json.loads(start(path, method).communicate()[0].splitlines()[-1])
     np.testing.assert_allclose(last["coef"], expected["coef"], rtol=1e-5)
     assert moved > 0
