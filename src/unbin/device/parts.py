@@ -49,7 +49,7 @@ class DeviceParts:
         parts = design.parts.later(from_rows, self.machine, ranked)
         if design.whole is None:
             return replace(design, parts=parts, finishing=n_threads)
-        return replace(design, parts=parts, whole=parts)
+        return replace(design, parts=parts, whole=parts, scores_blocks=True)
 
 
 def read_people(people: Surveyed, machine: Machine, *, ranked: bool) -> DevicePeople | DeviceParts:

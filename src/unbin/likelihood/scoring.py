@@ -15,6 +15,8 @@ errors, falls; the first steps are capped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import singledispatch
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,7 +28,7 @@ from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
 from unbin.watching import Step, is_watched, stop_after
 
-_JITTER = 1e-6
+JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
@@ -147,12 +149,16 @@ def score_sums(
     spread = np.zeros(2)
     reference, used = _reference(problem), _used(problem)
 
-    def score(part: BlockMoments) -> _PartSums:
+    def score(part: BlockMoments) -> PartSums:
         if frozen is not None:
             part.covariance[:] = frozen[part.blocks]
         return _part_sums(problem, part, reference[part.blocks], used[part.blocks])
 
-    for part in map_moments(problem, free, score, covariance=frozen is None):
+    if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
+        parts = problem.design.parts.stream(score_rows, problem, free, reference, used)
+    else:
+        parts = map_moments(problem, free, score, covariance=frozen is None)
+    for part in parts:
         blocks = part.blocks
         information += part.information
         lost += part.lost
@@ -177,7 +183,7 @@ def score_sums(
 
 
 @dataclass(frozen=True, slots=True)
-class _PartSums:
+class PartSums:
     """What some blocks contribute to ``ScoreSums``; ``lost`` is what hidden counts take."""
 
     blocks: slice
@@ -196,7 +202,7 @@ class _PartSums:
 
 def _part_sums(
     problem: Problem, part: BlockMoments, reference: IntArray, used: BoolArray
-) -> _PartSums:
+) -> PartSums:
     """Score some blocks."""
     spread = _spread(part, problem.counts.n[part.blocks], problem.counts.n_bins)
     target, root = _published(problem, part)
@@ -216,7 +222,7 @@ def _part_sums(
         share = variance / (1 + variance * hold)
         scores -= (share * pull)[:, None] * along
         information -= along.T @ (along * share[:, None])
-    return _PartSums(
+    return PartSums(
         blocks=part.blocks,
         information=information,
         lost=lost,
@@ -230,6 +236,14 @@ def _part_sums(
         hidden=hidden,
         mean=part.mean,
     )
+
+
+@singledispatch
+def score_rows(
+    rows: Any, problem: Problem, free: FloatArray, reference: IntArray, used: BoolArray
+) -> PartSums:
+    """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``)."""
+    raise NotImplementedError
 
 
 def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
@@ -499,12 +513,12 @@ def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignor
             factor[k, j] = entry
         if left_out:
             continue
-        pivot = covariance[k, k] + _JITTER
+        pivot = covariance[k, k] + JITTER
         for i in range(k):
             pivot -= factor[k, i] * factor[k, i]
-        pivot = max(pivot, _JITTER)
+        pivot = max(pivot, JITTER)
         inverse[k] = 1.0 / np.sqrt(pivot)
         for i in range(width):
             white[k, i] *= inverse[k]
-        df += 1.0 - _JITTER / pivot
+        df += 1.0 - JITTER / pivot
     return df
