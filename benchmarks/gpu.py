@@ -219,11 +219,13 @@ def operations(people: People, family: str, method: str, args: argparse.Namespac
         kinds.append(ProfilerActivity.CUDA)
     with profile(activities=kinds) as found:
         fit_on_device(people, family, method, args.device, args.dtype)
-    key = "cuda_time_total" if args.device.startswith("cuda") else "cpu_time_total"
-    try:
-        return found.key_averages().table(sort_by=key, row_limit=18, max_name_column_width=60)
-    except (KeyError, AttributeError):
-        return found.key_averages().table(row_limit=18)
+    averages = found.key_averages()
+    for key in ("self_device_time_total", "self_cuda_time_total", "self_cpu_time_total"):
+        try:
+            return str(averages.table(sort_by=key, row_limit=18, max_name_column_width=60))
+        except (KeyError, AttributeError, AssertionError):
+            continue
+    return str(averages.table(row_limit=18))
 
 
 def pieces(args: argparse.Namespace) -> None:
