@@ -405,6 +405,7 @@ def test_parquet_files(tmp_path, monkeypatch, room, method):
     if room == "little":
         monkeypatch.setattr(device.Machine, "free", lambda _: 1e5)
         monkeypatch.setattr("unbin.sources._PART_BYTES", 1)
+        monkeypatch.setattr("unbin.sources._FEWEST_ROWS", 1000)
     to = {"block": "block", "features": names}
     path = tmp_path / "people.parquet"
     if room == "little" and method == "matching":

@@ -15,7 +15,7 @@ errors, falls; the first steps are capped.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
+from functools import reduce, singledispatch
 from typing import Any
 
 import numpy as np
@@ -141,12 +141,6 @@ def score_sums(
     frozen : (B, L, L), optional
         Covariances to use instead of those at ``free``.
     """
-    p, n_blocks = len(free), len(problem.counts.n)
-    information, lost = np.zeros((2, p, p))
-    block_scores, block_along = np.zeros((2, n_blocks, p))
-    misfit, df, pull, hold, hidden = np.zeros((5, n_blocks))
-    mean = np.zeros((n_blocks, problem.n_statistics))
-    spread = np.zeros(2)
     reference, used = _reference(problem), _used(problem)
 
     def score(part: BlockMoments) -> PartSums:
@@ -155,31 +149,30 @@ def score_sums(
         return _part_sums(problem, part, reference[part.blocks], used[part.blocks])
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
-        parts = problem.design.parts.stream(score_rows, problem, free, reference, used)
+        parts = list(problem.design.parts.stream(score_rows, problem, free, reference, used))
     else:
-        parts = map_moments(problem, free, score, covariance=frozen is None)
-    for part in parts:
-        blocks = part.blocks
-        information += part.information
-        lost += part.lost
-        spread += part.spread
-        block_scores[blocks], block_along[blocks] = part.scores, part.along
-        misfit[blocks], df[blocks] = part.misfit, part.df
-        pull[blocks], hold[blocks], hidden[blocks] = part.pull, part.hold, part.hidden
-        mean[blocks] = part.mean
+        parts = list(map_moments(problem, free, score, covariance=frozen is None))
+    information = reduce(np.add, [part.information for part in parts])
+    spread = reduce(np.add, [part.spread for part in parts])
+    block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
         score=block_scores.sum(axis=0) - penalty * free,
-        information=_less(information, lost),
+        information=_less(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
-        block_misfit=misfit,
-        block_df=df,
-        block_pull=pull,
-        block_hold=hold,
-        block_hidden=hidden,
-        block_along=block_along,
-        mean=mean,
+        block_misfit=_joined([part.misfit for part in parts]),
+        block_df=_joined([part.df for part in parts]),
+        block_pull=_joined([part.pull for part in parts]),
+        block_hold=_joined([part.hold for part in parts]),
+        block_hidden=_joined([part.hidden for part in parts]),
+        block_along=_joined([part.along for part in parts]),
+        mean=_joined([part.mean for part in parts]),
         spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
     )
+
+
+def _joined(arrays: list[FloatArray]) -> FloatArray:
+    """Put the blocks of all parts, which come in order, side by side."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
 @dataclass(frozen=True, slots=True)
