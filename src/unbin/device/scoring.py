@@ -15,6 +15,9 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.scoring import JITTER, PartSums
 from unbin.typing import BoolArray, FloatArray, IntArray
 
+_ROWS = 512
+"""Rows of long matrices that are multiplied at a time."""
+
 
 def score(
     rows: TorchRows, problem: Problem, free: FloatArray, reference: IntArray, used: BoolArray
@@ -36,12 +39,12 @@ def score(
     both = (white_residual[:, None] @ white)[:, 0]
     along = (white[:, :, -1][:, None] @ white)[:, 0]
     scores, pull, along, hold = both[:, :-1], both[:, -1], along[:, :-1], along[:, -1]
-    flat = white.reshape(-1, p + 1)
-    information = (flat.T @ flat)[:-1, :-1]
+    flat = white[:, :, :-1].reshape(-1, p)
+    information = products(flat, flat)
     if variance > 0:
         share = variance / (1 + variance * hold)
         scores = scores - (share * pull)[:, None] * along
-        information = information - along.T @ (along * share[:, None])
+        information = information - products(along, along * share[:, None])
     misfit = (white_residual**2).sum(dim=1)
     found = to_host([information, spread, scores, along, misfit, df, pull, hold, mean])
     return PartSums(
@@ -58,6 +61,14 @@ def score(
         hidden=np.zeros(len(mean)),
         mean=found[8],
     )
+
+
+def products(a: Tensor, b: Tensor) -> Tensor:
+    """Return aᵀ b of two long matrices, some rows at a time: that keeps a device busy."""
+    whole = len(a) // _ROWS * _ROWS
+    pieces = (matrix[:whole].reshape(-1, _ROWS, matrix.shape[1]) for matrix in (a, b))
+    left, right = pieces
+    return torch.bmm(left.transpose(1, 2), right).sum(dim=0) + a[whole:].T @ b[whole:]
 
 
 def whiten(covariance: Tensor, right: Tensor, used: Tensor) -> Tensor:
