@@ -6,6 +6,7 @@ from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import unbin
 from unbin.datasets import simulate
@@ -517,6 +518,13 @@ def test_what_the_engine_refuses():
     many = unbin.aggregate(rng.integers(0, 2_000_000, len(X)), blocks, [0, 10**6, 2 * 10**6])
     with pytest.raises(EngineError, match=r"sums bins over their integers, got bins up to 1000001"):
         fit(X, many.align(blocks), "poisson")
+
+
+def test_tabmat_is_refused():
+    tabmat = pytest.importorskip("tabmat")
+    X, blocks, release = sample("gaussian", n=500, n_blocks=10)
+    with pytest.raises(EngineError, match=r"got a tabmat matrix; use engine='local'"):
+        fit(tabmat.from_csc(scipy.sparse.csc_matrix(X)), release.align(blocks))
 
 
 def test_order_statistics_are_refused():
