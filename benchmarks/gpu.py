@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 import unbin
+import unbin.families
 import unbin.fits
 import unbin.likelihood.fit
 import unbin.likelihood.scoring
@@ -30,6 +31,7 @@ import unbin.matching.fit
 from unbin import device, tables
 from unbin.release import Release
 from unbin.tables import Histogram
+from unbin.target import AggregatedTarget
 
 LIMIT_S, LIMIT_TIMES = 3.0, 20.0
 CASES = (("gaussian", "likelihood"), ("ordinal", "likelihood"), ("gaussian", "matching"))
@@ -128,7 +130,11 @@ def watched(clock: Clock) -> Any:
         (device.DevicePeople, "_lay_out", "layout: sort, gather, keys"),
         (device, "block_codes", "block codes"),
         (device, "check_tensor", "check X"),
+        (device.scoring, "moment_tensors", "  of it moments"),
+        (device.scoring, "whiten", "  of it whitening"),
+        (device.scoring, "to_host", "  of it copying to the host"),
         (device.ranks, "_place", "bounds of ranks placed"),
+        (device.ranks, "_match", "  of it sort and clip"),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, label in places:
@@ -214,11 +220,71 @@ def operations(people: People, family: str, method: str, args: argparse.Namespac
         kinds.append(ProfilerActivity.CUDA)
     with profile(activities=kinds) as found:
         fit_on_device(people, family, method, args.device, args.dtype)
-    key = "cuda_time_total" if args.device.startswith("cuda") else "cpu_time_total"
-    try:
-        return found.key_averages().table(sort_by=key, row_limit=18, max_name_column_width=60)
-    except (KeyError, AttributeError):
-        return found.key_averages().table(row_limit=18)
+    averages = found.key_averages()
+    for key in ("self_device_time_total", "self_cuda_time_total", "self_cpu_time_total"):
+        try:
+            return str(averages.table(sort_by=key, row_limit=18, max_name_column_width=60))
+        except (KeyError, AttributeError, AssertionError):
+            continue
+    return str(averages.table(row_limit=18))
+
+
+def pieces(args: argparse.Namespace) -> None:
+    """Time what passes are made of, one chunk at a time, scaled up to all people."""
+    people = draw(1 << 22, args.d, max(1, (1 << 22) * args.blocks[0] // args.n), 10, args.device)
+    machine = device.open_machine(args.device, args.dtype)
+    coded = device.block_codes(people.block, len(people.X), machine)
+    found = device.people_of(people.X, *coded, None, machine, ranked=False)
+    design = found.design(fit_intercept=True, seed=0, ranked=False, n_threads=1)
+    rows = design.parts[0]
+    tiles = rows.chunks(args.bins + 1)[0]
+    part, theta = rows.matrix[tiles], rows.theta(np.linspace(-0.3, 0.3, args.d + 1))
+    flat, w = part.view(-1, part.shape[2]), part.shape[2]
+    eta, blocks = rows.eta(theta, tiles), rows.tile_block[tiles]
+    edges = np.linspace(-1, 1, args.bins - 1)
+    lower, upper = np.r_[-np.inf, edges], np.r_[edges, np.inf]
+    laws = {
+        name: device.families.Bins(unbin.families.get_family(name), lower, upper, nuisance, machine)
+        for name, nuisance in (("gaussian", np.zeros(1)), ("ordinal", edges))
+    }
+    stack = laws["gaussian"].at(eta, blocks).stack
+    q, many = stack[0], stack.flatten(0, 1).transpose(0, 1)
+    values = many @ part
+    square = flat[:, 1].reshape(-1, 1024)[: len(flat) // 1024].contiguous()
+    long = flat[: len(flat) // 8 * 8, 1].reshape(8, -1).contiguous()
+    index = torch.argsort(torch.rand(len(flat), device=flat.device))
+    out, column = torch.empty_like(flat[:, 0]), flat[:, 1].contiguous()
+    work = {
+        "eta: matrix @ vector": lambda: flat @ theta,
+        "eta: matrix @ column": lambda: flat @ theta[:, None],
+        "eta: (matrix * vector).sum": lambda: (flat * theta).sum(dim=1),
+        "eta: bmm": lambda: torch.bmm(part, theta[:, None].expand(len(part), w, 1)),
+        "bins: gaussian": lambda: laws["gaussian"].at(eta, blocks),
+        "bins: ordinal": lambda: laws["ordinal"].at(eta, blocks),
+        "one elementwise operation (exp)": lambda: q.exp(),
+        "products with x (bmm)": lambda: many @ part,
+        "products with x, q and dq apart": lambda: (
+            stack[0].transpose(0, 1) @ part, stack[1].transpose(0, 1) @ part
+        ),
+        "products of q (mask and bmm)": lambda: (
+            (q * part[..., 0]).transpose(0, 1) @ q.permute(1, 2, 0)
+        ),
+        "tiles of a block added up": lambda: rows._add_up(
+            values.flatten(1), tiles, *rows._blocks(tiles)
+        ),
+        "xᵀ residual (bmm)": lambda: torch.bmm(eta[:, None], part).sum(dim=(0, 1)),
+        "xᵀ residual (one product)": lambda: eta.view(-1) @ flat,
+        "sort, 1,024 a row": lambda: torch.sort(square, dim=1, stable=True),
+        "sort, 8 rows": lambda: torch.sort(long, dim=1, stable=True),
+        "gather at random": lambda: column[index],
+        "scatter at random": lambda: out.index_put_((index,), column),
+    }  # fmt: skip
+    times = args.n / len(flat)
+    print(f"\npieces of a pass, timed on {len(flat):,} rows, ms for {args.n:,}")
+    for name, call in work.items():
+        call()
+        seconds, _ = best_of(5, Clock(args.device), call)
+        print(f"  {name:<36}{seconds * times * 1e3:9.1f}", flush=True)
 
 
 def beside_local(args: argparse.Namespace) -> None:
@@ -230,12 +296,12 @@ def beside_local(args: argparse.Namespace) -> None:
     for n_blocks in args.blocks:
         people = draw(args.local_n, args.d, n_blocks, args.bins, args.device, seed=2)
         X, codes = people.X.cpu().numpy(), people.block.cpu().numpy()
-        target = people.release.align(codes.astype(str))
+        target = tied(people.release, codes)
         for family, method in cases(args):
             local = unbin.AggregatedGLM(family, method, random_state=0)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                warm = small.release.align(small.block.cpu().numpy().astype(str))
+                warm = tied(small.release, small.block.cpu().numpy())
                 local.fit(small.X.cpu().numpy(), warm)  # numba compiles
                 there, _ = best_of(1, Clock(""), lambda m=local, x=X, t=target: m.fit(x, t))
             fit_on_device(small, family, method, args.device, args.dtype)
@@ -255,6 +321,13 @@ def beside_local(args: argparse.Namespace) -> None:
             )
 
 
+def tied(release: Release, block: Any) -> AggregatedTarget:
+    """Tie a release to rows whose blocks are numbers; turning ten million into text takes long."""
+    place = np.empty(len(release), dtype=np.int64)
+    place[release.blocks.astype(int)] = np.arange(len(release))
+    return AggregatedTarget(release.align_to(release.blocks, release.n), place[block])
+
+
 def cases(args: argparse.Namespace) -> list[tuple[str, str]]:
     return [(f, m) for f, m in CASES if f in args.families and m in args.methods]
 
@@ -265,7 +338,7 @@ def arguments() -> argparse.Namespace:
         (lambda text: text.split(",")),
         (lambda text: [int(t) for t in text.split(",")]),
     )
-    parser.add_argument("--n", type=int, default=100_000_000)
+    parser.add_argument("--n", type=int, default=100_000_000, help="people")
     parser.add_argument("--local-n", type=int, default=10_000_000, help="0 leaves it out")
     parser.add_argument("--d", type=int, default=20)
     parser.add_argument("--bins", type=int, default=10)
@@ -274,9 +347,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--methods", type=names, default=["likelihood", "matching"])
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--dtype", default="float64")
-    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=2, help="0 leaves the large fits out")
     parser.add_argument("--cells", type=int, help="numbers in an array worked on at a time")
     parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--pieces", action="store_true", help="time what passes are made of")
     return parser.parse_args()
 
 
@@ -295,7 +369,9 @@ def main() -> None:
     for family, method in cases(args):  # libraries load, numba compiles
         fit_on_device(warm, family, method, args.device, args.dtype)
     print(f"warm-up {time.perf_counter() - start:.1f} s", flush=True)
-    if args.n:
+    if args.pieces:
+        pieces(args)
+    if args.repeats:
         large(args)
     if args.local_n:
         beside_local(args)

@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import unbin
 from unbin.datasets import simulate
@@ -21,11 +22,13 @@ from unbin.families import get_family
 from unbin.families.base import unweighted
 from unbin.families.ordinal import Ordinal
 from unbin.likelihood.ecological import bin_value_sums
+from unbin.likelihood.fit import make_problem
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.identification import told_by_person
 from unbin.likelihood.moments import Law, moment_sums
 from unbin.likelihood.parameters import Coordinates
-from unbin.likelihood.start import eta_sums
+from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.start import eta_sums, starting_point
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 
@@ -184,6 +187,42 @@ def test_expected_counts_and_bin_values(name, own):
             bin_value_sums(there, *args, 7), bin_value_sums(here, *args, 7), strict=True
         ):
             close(mine, other, rtol=1e-9)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "ordinal"])
+@pytest.mark.parametrize("kind", ["counts", "noise", "means", "effects", "own bins"])
+def test_scores_of_blocks(family, kind):
+    X, blocks, release = sample("gaussian", n=4000, n_blocks=600, bins=5)
+    if kind == "noise":
+        release = replace(release, noise_sd=1.5)
+    if kind == "means":
+        means = np.random.default_rng(0).normal(size=len(release))
+        means[::3] = np.nan
+        release = replace(release, means=means)
+    target = release.align(blocks)
+    if kind == "own bins":
+        if family == "ordinal":
+            pytest.skip("thresholds are shared")
+        table = release.histogram  # every block's edges are its own, but the open ones
+        shift = np.repeat(0.01 * np.arange(len(release)), np.diff(table.start))
+        moved = replace(table, lower=table.lower + shift, upper=table.upper + shift)
+        target = replace(release, histogram=moved).align(blocks)
+    here = lay_out(X, target.codes, len(target.release))
+    people = (X, target.release.blocks, target.codes, target.release.n, None, MACHINE)
+    there = device.people_of(*people, ranked=False).design(
+        fit_intercept=True, seed=0, ranked=False, n_threads=1
+    )
+    sums = []
+    for design in (there, here):
+        aligned = target.release
+        problem = make_problem(
+            design, aligned, get_family(family), means=aligned.means, noise_sd=aligned.noise_sd
+        )
+        problem = replace(problem, block_variance=0.05 if kind == "effects" else 0.0)
+        free = 0.9 * starting_point(problem)
+        sums.append(score_sums(problem, free, np.full(len(free), 0.3)))
+    for field in fields(sums[0]):
+        close(getattr(sums[0], field.name), getattr(sums[1], field.name), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "binomial", "gamma", "ordinal", "probit"])
@@ -371,6 +410,7 @@ def test_tensors_are_read_and_left_as_they_are(method, ids):
     text = numbers.astype(str)
     release = unbin.aggregate(X @ np.ones(3) + np.random.default_rng(0).normal(size=3000), text, 5)
     there, codes = torch.as_tensor(X.copy()), torch.as_tensor(numbers)
+    there.requires_grad_()
     block = text if ids == "text" else codes
     ours = fit(there, release, method=method, fit_to={"block": block, "features": ["a", "b", "c"]})
     same(ours, fit(X, release.align(text), method=method, on="local"))
@@ -405,6 +445,7 @@ def test_parquet_files(tmp_path, monkeypatch, room, method):
     if room == "little":
         monkeypatch.setattr(device.Machine, "free", lambda _: 1e5)
         monkeypatch.setattr("unbin.sources._PART_BYTES", 1)
+        monkeypatch.setattr("unbin.sources._FEWEST_ROWS", 1000)
     to = {"block": "block", "features": names}
     path = tmp_path / "people.parquet"
     if room == "little" and method == "matching":
@@ -477,6 +518,13 @@ def test_what_the_engine_refuses():
     many = unbin.aggregate(rng.integers(0, 2_000_000, len(X)), blocks, [0, 10**6, 2 * 10**6])
     with pytest.raises(EngineError, match=r"sums bins over their integers, got bins up to 1000001"):
         fit(X, many.align(blocks), "poisson")
+
+
+def test_tabmat_is_refused():
+    tabmat = pytest.importorskip("tabmat")
+    X, blocks, release = sample("gaussian", n=500, n_blocks=10)
+    with pytest.raises(EngineError, match=r"got a tabmat matrix; use engine='local'"):
+        fit(tabmat.from_csc(scipy.sparse.csc_matrix(X)), release.align(blocks))
 
 
 def test_order_statistics_are_refused():

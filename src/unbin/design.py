@@ -61,6 +61,9 @@ class Design:
     finishing : int
         Threads that finish the sums of blocks, some blocks at a time, where parts are too few or
         too large to finish their own; 0 where each part does.
+    scores_blocks : bool
+        Whether parts can do more with the sums of their blocks than return them
+        (``likelihood.scoring.score_rows``).
     """
 
     parts: Parts
@@ -74,6 +77,7 @@ class Design:
     rows: Rows | None = None
     order: IntArray | None = None
     finishing: int = 0
+    scores_blocks: bool = False
 
     @property
     def n_parameters(self) -> int:

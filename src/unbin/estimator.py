@@ -322,6 +322,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> AggregatedGLM:
         """Fit to people in files, or on a cluster."""
         family, settings = self._check_parameters()
+        if self.engine == "torch":
+            self._machine()  # before anything is read
         releases, columns = as_releases(y), as_columns(X, block, features, offset)
         transform = TRANSFORMS[self.target_transform]
         with (
@@ -361,6 +363,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family, settings = self._check_parameters()
         device = import_module("unbin.device")
         machine, ranked = self._machine(), self.method == "matching"
+        if is_wide(X):
+            raise EngineError(
+                "engine 'torch': takes arrays, tensors or Parquet files, got a tabmat matrix; use "
+                "engine='local'"
+            )
         rows, transform = clone(self), TRANSFORMS[self.target_transform]
         if device.is_tensor(X):
             device.check_tensor(X)

@@ -6,10 +6,10 @@ starts and inference are the ones every engine uses.
 
 from unbin.device.backend import Machine, open_machine
 from unbin.device.inputs import block_codes, check_tensor, is_tensor, people_of
+from unbin.device.kernels import KERNELS
 from unbin.device.parts import DeviceParts, read_people
 from unbin.device.people import DevicePeople
 from unbin.device.rows import TorchRows, from_rows
-from unbin.device.sums import KERNELS
 
 __all__ = [
     "KERNELS",

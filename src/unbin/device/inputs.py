@@ -96,6 +96,7 @@ def people_of(
 ) -> DevicePeople | DeviceParts:
     """Return people on the device, or in parts if they are in an array too large for it."""
     extra = offset_of(offset, len(X), machine)
+    X = X.detach() if is_tensor(X) else X
     need = bytes_needed(size, X.shape[1], machine, ranked=ranked)
     if is_tensor(X) or need <= machine.free():
         return DevicePeople(X, names, machine.send(codes), size, extra, machine)

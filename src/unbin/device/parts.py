@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,9 @@ from unbin.engines import LocalParts, Parts, Recipe
 from unbin.segments import chunks_of
 from unbin.survey import Slab, Surveyed, scale_of
 from unbin.typing import FloatArray, IntArray, TextArray
+
+_AT_A_TIME = 2
+"""Parts on their way to the device, or there, at a time: one is worked on, one is made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +50,12 @@ class DeviceParts:
         whole = self.people.whole
         scale = scale_of(whole, fit_intercept=fit_intercept, seed=seed, context=context)
         design = self.people.design(scale)
-        parts = design.parts.later(from_rows, self.machine, ranked)
+        # rows that are kept in memory must not be kept on the device
+        recipes = [_recipe(design.parts[k]) for k in range(len(design.parts))]
+        parts = LocalParts(recipes, _AT_A_TIME).later(from_rows, self.machine, ranked)
         if design.whole is None:
             return replace(design, parts=parts, finishing=n_threads)
-        return replace(design, parts=parts, whole=parts)
+        return replace(design, parts=parts, whole=parts, scores_blocks=True)
 
 
 def read_people(people: Surveyed, machine: Machine, *, ranked: bool) -> DevicePeople | DeviceParts:
@@ -97,5 +103,9 @@ def _slab(
     return Slab(columns, names[blocks], place, None if offset is None else offset[rows])
 
 
-def _itself(part: Slab) -> Slab:
+def _recipe(part: Any) -> Recipe:
+    return part if isinstance(part, Recipe) else Recipe(((_itself, (part,)),))
+
+
+def _itself(part: Any) -> Any:
     return part

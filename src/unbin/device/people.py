@@ -159,6 +159,7 @@ def _design(rows: TorchRows, scale: Scale, size: IntArray, *, finishing: int) ->
         fit_intercept=scale.fit_intercept,
         has_offset=rows.offset is not None,
         finishing=finishing,
+        scores_blocks=True,
     )
 
 

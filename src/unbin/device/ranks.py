@@ -50,7 +50,9 @@ def matching(
     """See ``objective.matching_sums``."""
     at, n_slots = rows.theta(theta), rows.matrix.shape[0] * rows.tile
     # one more slot, for padding
-    eta, residual = torch.zeros((2, n_slots + 1), dtype=rows.machine.dtype, device=at.device)
+    eta, residual = (
+        torch.zeros(n_slots + 1, dtype=rows.machine.dtype, device=at.device) for _ in range(2)
+    )
     by_tile = eta[:-1].view(-1, rows.tile), residual[:-1].view(-1, rows.tile)
     for tiles in rows.chunks(1):
         by_tile[0][tiles] = rows.eta(at, tiles)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from unbin.design import extremes, gram_sums, row_sums
 from unbin.device.backend import Tensor, to_host, torch
 from unbin.device.families import Bins
-from unbin.device.ranks import matching
 from unbin.device.rows import TorchRows
-from unbin.exceptions import EngineError
 from unbin.families import Family
-from unbin.likelihood.ecological import bin_value_sums
-from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.moments import Law, moment_sums
-from unbin.likelihood.order import order_part
-from unbin.likelihood.start import eta_sums
-from unbin.matching.objective import imputed, matching_sums
-from unbin.matching.spread import line
+from unbin.likelihood.moments import Law
 from unbin.typing import FloatArray
 
 
-def _gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> FloatArray:
+def gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> FloatArray:
     """See ``design.gram_sums``."""
     at, width = rows.theta(theta), rows.matrix.shape[2]
     total = torch.zeros((width, width), dtype=torch.float64, device=rows.machine.device)
@@ -37,7 +28,7 @@ def _gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> F
     return np.tril(to_host([total[skip:, skip:]])[0])
 
 
-def _row_sums(rows: TorchRows) -> tuple[FloatArray]:
+def by_column(rows: TorchRows) -> tuple[FloatArray]:
     """See ``design.row_sums``."""
 
     def sums(tiles: slice) -> Tensor:
@@ -52,7 +43,7 @@ def _row_sums(rows: TorchRows) -> tuple[FloatArray]:
     return (to_host([found])[0],)
 
 
-def _extremes(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
+def ends(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
     """See ``design.extremes``."""
     low, high = [], []
     for tiles in rows.chunks(2 * rows.matrix.shape[2]):
@@ -63,7 +54,7 @@ def _extremes(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
     return found[0], found[1]
 
 
-def _eta_sums(rows: TorchRows, theta: FloatArray) -> tuple[FloatArray]:
+def eta_moments(rows: TorchRows, theta: FloatArray) -> tuple[FloatArray]:
     """See ``start.eta_sums``."""
     at = rows.theta(theta)
 
@@ -74,10 +65,18 @@ def _eta_sums(rows: TorchRows, theta: FloatArray) -> tuple[FloatArray]:
     return (to_host([rows.by_block(sums, 4)])[0],)
 
 
-def _moment_sums(
+def moments(
     rows: TorchRows, law: Law, free: FloatArray, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """See ``moments.moment_sums``."""
+    found = to_host(moment_tensors(rows, law, free, covariance))
+    return found[0], found[1], found[2]
+
+
+def moment_tensors(
+    rows: TorchRows, law: Law, free: FloatArray, covariance: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what ``moments.moment_sums`` does, left on the device."""
     d, k, size = rows.matrix.shape[2] - 1, law.n_bins, law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     m = 0 if law.family.has_thresholds else law.coordinates.n_nuisance
@@ -119,7 +118,7 @@ def _total_covariance(bins: Bins, law: Law, eta: Tensor, blocks: Tensor, q: Tens
 
 def _laid_out(
     total: Tensor, d: int, k: int, size: int, m: int, covariance: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
+) -> tuple[Tensor, Tensor, Tensor]:
     """Split the sums of blocks into those ``moment_sums`` returns."""
     n_blocks, has_total = len(total), size > k
     widths = [k, k * (1 + d), *([k] * m), *([2 * (1 + d)] if has_total else [])]
@@ -139,11 +138,10 @@ def _laid_out(
         cross[:, :k, :k] = -rest[m + has_total].view(n_blocks, k, k)
         if has_total:
             cross[:, k] = rest[-1]
-    found = to_host([mean, slopes, cross])
-    return found[0], found[1], found[2]
+    return mean, slopes, cross
 
 
-def _count_sums(
+def expected(
     rows: TorchRows,
     family: Family,
     lower: FloatArray,
@@ -161,7 +159,7 @@ def _count_sums(
     return (to_host([rows.by_block(sums, lower.shape[-1] + 1)])[0],)
 
 
-def _bin_value_sums(
+def bin_values(
     rows: TorchRows,
     family: Family,
     lower: FloatArray,
@@ -197,29 +195,3 @@ def _over_people(rows: TorchRows, tiles: slice, values: Tensor) -> Tensor:
 def _edges(rows: TorchRows, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the bin ends of the blocks that have rows here."""
     return (lower, upper) if lower.ndim == 1 else (lower[rows.blocks], upper[rows.blocks])
-
-
-def _refused(what: str) -> Callable[..., NoReturn]:
-    def refuse(*_: Any) -> NoReturn:
-        raise EngineError(f"engine 'torch': {what}; use engine='local'")
-
-    return refuse
-
-
-KERNELS: dict[Any, Callable[..., Any]] = {
-    gram_sums: _gram,
-    row_sums: _row_sums,
-    extremes: _extremes,
-    eta_sums: _eta_sums,
-    moment_sums: _moment_sums,
-    count_sums: _count_sums,
-    bin_value_sums: _bin_value_sums,
-    matching_sums: matching,
-    order_part: _refused("cannot use quantiles and other order statistics beside tables"),
-    imputed: _refused("keeps no targets of people"),
-    line: _refused("matching needs all people of a block in one part, got blocks in several"),
-}
-"""How each sum is made of rows on a device."""
-
-for _kernel, _function in KERNELS.items():
-    _kernel.register(TorchRows, _function)

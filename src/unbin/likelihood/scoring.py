@@ -15,6 +15,8 @@ errors, falls; the first steps are capped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce, singledispatch
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -26,7 +28,7 @@ from unbin.likelihood.results import Status
 from unbin.typing import BoolArray, FloatArray, IntArray
 from unbin.watching import Step, is_watched, stop_after
 
-_JITTER = 1e-6
+JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
@@ -139,45 +141,42 @@ def score_sums(
     frozen : (B, L, L), optional
         Covariances to use instead of those at ``free``.
     """
-    p, n_blocks = len(free), len(problem.counts.n)
-    information, lost = np.zeros((2, p, p))
-    block_scores, block_along = np.zeros((2, n_blocks, p))
-    misfit, df, pull, hold, hidden = np.zeros((5, n_blocks))
-    mean = np.zeros((n_blocks, problem.n_statistics))
-    spread = np.zeros(2)
     reference, used = _reference(problem), _used(problem)
 
-    def score(part: BlockMoments) -> _PartSums:
+    def score(part: BlockMoments) -> PartSums:
         if frozen is not None:
             part.covariance[:] = frozen[part.blocks]
         return _part_sums(problem, part, reference[part.blocks], used[part.blocks])
 
-    for part in map_moments(problem, free, score, covariance=frozen is None):
-        blocks = part.blocks
-        information += part.information
-        lost += part.lost
-        spread += part.spread
-        block_scores[blocks], block_along[blocks] = part.scores, part.along
-        misfit[blocks], df[blocks] = part.misfit, part.df
-        pull[blocks], hold[blocks], hidden[blocks] = part.pull, part.hold, part.hidden
-        mean[blocks] = part.mean
+    if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
+        parts = list(problem.design.parts.stream(score_rows, problem, free, reference, used))
+    else:
+        parts = list(map_moments(problem, free, score, covariance=frozen is None))
+    information = reduce(np.add, [part.information for part in parts])
+    spread = reduce(np.add, [part.spread for part in parts])
+    block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
         score=block_scores.sum(axis=0) - penalty * free,
-        information=_less(information, lost),
+        information=_less(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
-        block_misfit=misfit,
-        block_df=df,
-        block_pull=pull,
-        block_hold=hold,
-        block_hidden=hidden,
-        block_along=block_along,
-        mean=mean,
+        block_misfit=_joined([part.misfit for part in parts]),
+        block_df=_joined([part.df for part in parts]),
+        block_pull=_joined([part.pull for part in parts]),
+        block_hold=_joined([part.hold for part in parts]),
+        block_hidden=_joined([part.hidden for part in parts]),
+        block_along=_joined([part.along for part in parts]),
+        mean=_joined([part.mean for part in parts]),
         spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
     )
 
 
+def _joined(arrays: list[FloatArray]) -> FloatArray:
+    """Put the blocks of all parts, which come in order, side by side."""
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
 @dataclass(frozen=True, slots=True)
-class _PartSums:
+class PartSums:
     """What some blocks contribute to ``ScoreSums``; ``lost`` is what hidden counts take."""
 
     blocks: slice
@@ -196,7 +195,7 @@ class _PartSums:
 
 def _part_sums(
     problem: Problem, part: BlockMoments, reference: IntArray, used: BoolArray
-) -> _PartSums:
+) -> PartSums:
     """Score some blocks."""
     spread = _spread(part, problem.counts.n[part.blocks], problem.counts.n_bins)
     target, root = _published(problem, part)
@@ -216,7 +215,7 @@ def _part_sums(
         share = variance / (1 + variance * hold)
         scores -= (share * pull)[:, None] * along
         information -= along.T @ (along * share[:, None])
-    return _PartSums(
+    return PartSums(
         blocks=part.blocks,
         information=information,
         lost=lost,
@@ -230,6 +229,14 @@ def _part_sums(
         hidden=hidden,
         mean=part.mean,
     )
+
+
+@singledispatch
+def score_rows(
+    rows: Any, problem: Problem, free: FloatArray, reference: IntArray, used: BoolArray
+) -> PartSums:
+    """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``)."""
+    raise NotImplementedError
 
 
 def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
@@ -499,12 +506,12 @@ def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignor
             factor[k, j] = entry
         if left_out:
             continue
-        pivot = covariance[k, k] + _JITTER
+        pivot = covariance[k, k] + JITTER
         for i in range(k):
             pivot -= factor[k, i] * factor[k, i]
-        pivot = max(pivot, _JITTER)
+        pivot = max(pivot, JITTER)
         inverse[k] = 1.0 / np.sqrt(pivot)
         for i in range(width):
             white[k, i] *= inverse[k]
-        df += 1.0 - _JITTER / pivot
+        df += 1.0 - JITTER / pivot
     return df
