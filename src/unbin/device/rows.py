@@ -6,7 +6,7 @@ tiles. Blocks are padded to whole tiles with rows of zeros.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -235,8 +235,3 @@ def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None)
     flat.index_copy_(0, slots, torch.cat([ones, columns], dim=1))
     if rows.offset is not None and offset is not None:
         rows.offset.view(-1).index_copy_(0, slots, offset)
-
-
-def tile_slices(rows: TorchRows) -> Iterator[slice]:
-    """Yield all tiles, for work on the rows themselves."""
-    yield from rows.chunks(rows.matrix.shape[2])
