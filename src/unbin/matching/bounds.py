@@ -12,7 +12,7 @@ unless the list is full.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from unbin import tables
 from unbin.exceptions import ReleaseError
 from unbin.families import Interval
 from unbin.release import Release
-from unbin.segments import segment_cumsum
+from unbin.segments import block_of_rows, segment_cumsum
 from unbin.typing import BoolArray, FloatArray, IntArray
 
 _SPARSE = 64
@@ -100,6 +100,8 @@ def rank_bounds(release: Release, domain: Interval) -> RankBounds:
     """
     if release.histogram.hidden().any():
         return _uncertain_bounds(release, domain)
+    if not len(release.order_statistics.value) and (np.diff(release.histogram.start) > 0).all():
+        return _binned_bounds(release, domain, release.histogram.count > 0)
     start = np.concatenate([[0], np.cumsum(release.n)]).astype(np.int64)
     histogram, order = release.histogram, release.order_statistics
     counted = histogram.count > 0
@@ -146,27 +148,27 @@ def _uncertain_bounds(release: Release, domain: Interval) -> RankBounds:
             "matching: suppressed or rounded counts cannot be combined with order statistics, got "
             "both; leave one out, or use method='likelihood'"
         )
-    table = release.histogram
-    low, high = table.interval()
+    low, high = release.histogram.interval()
     possible = high > 0
-    run_start = np.concatenate([[0], np.cumsum(possible)])[table.start]
-    lower, upper = _bin_edges(release, domain, possible)
-    empty = np.diff(run_start) == 0
+    bounds = _binned_bounds(release, domain, possible)
+    empty = np.diff(bounds.run_start) == 0
     if empty.any():
         raise ReleaseError(
             f"block {str(release.blocks[np.argmax(empty)])!r}: matching needs a histogram in every "
             "block when counts are suppressed, got none; leave the block out"
         )
+    return replace(bounds, count_low=low[possible], count_high=high[possible])
+
+
+def _binned_bounds(release: Release, domain: Interval, possible: BoolArray) -> RankBounds:
+    """Make a run of every bin marked, for releases of histograms alone."""
+    table = release.histogram
+    run_start = np.concatenate([[0], np.cumsum(possible)])[table.start].astype(np.int64)
+    lower, upper = _bin_edges(release, domain, possible)
+    low, high = np.maximum(lower, domain.low), np.minimum(upper, domain.high)
+    _check_consistent(release, block_of_rows(run_start), low, high)
     start = np.concatenate([[0], np.cumsum(release.n)]).astype(np.int64)
-    return RankBounds(
-        start,
-        run_start.astype(np.int64),
-        segment_cumsum(table.count[possible], run_start),
-        np.maximum(lower, domain.low),
-        np.minimum(upper, domain.high),
-        low[possible],
-        high[possible],
-    )
+    return RankBounds(start, run_start, segment_cumsum(table.count[possible], run_start), low, high)
 
 
 def constant_fit(bounds: RankBounds) -> float | None:
