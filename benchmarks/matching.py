@@ -47,7 +47,9 @@ def ratios(n: int, d: int) -> None:
             peer_seconds = glum_seconds(sim, family)
             for bins in (2, 5, 25):
                 target = unbin.aggregate(sim.y, sim.blocks, bins).align(sim.blocks)
-                model = unbin.AggregatedGLM(family, method="matching", n_trials=N_TRIALS, n_init=1)
+                model = unbin.AggregatedGLM(
+                    family, method="matching", n_trials=N_TRIALS, n_init=1, n_jobs=1
+                )
                 seconds, _ = best_of(lambda: model.fit(sim.X, target))  # noqa: B023
                 print(
                     f"{family:>9} {n_blocks:>7,} {bins:>4} {peer_seconds:>7.3f} {seconds:>8.3f}"
@@ -107,7 +109,7 @@ def loops(n: int) -> None:
     ):
         sim = people(family, n, 10, n_blocks)
         target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
-        model = unbin.AggregatedGLM(family, method="matching", n_trials=N_TRIALS)
+        model = unbin.AggregatedGLM(family, method="matching", n_trials=N_TRIALS, n_jobs=1)
         seconds, _ = best_of(lambda: model.fit(sim.X, target))  # noqa: B023
         loop_seconds, n_iter, value = scripted_loop(sim, target, family, model.objective_)
         met = value <= model.objective_ * (1 + 1e-3)
