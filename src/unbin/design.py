@@ -212,10 +212,11 @@ def gram_sums(
     total = np.zeros((d + shift, d + shift))
     for piece in rows.pieces():
         part, w = rows.matrix[piece], weight(rows.eta(theta, piece))
-        weighted = part * w[:, None]
-        total[shift:, shift:] += part.T @ weighted
+        even = w.min() == w.max()  # as for gaussian targets: nothing to be weighted
+        weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
+        total[shift:, shift:] += level * (part.T @ weighted)
         if shift:
-            total[1:, 0] += weighted.sum(axis=0)
+            total[1:, 0] += level * weighted.sum(axis=0)
             total[0, 0] += w.sum()
     return np.tril(total)
 
@@ -335,7 +336,9 @@ def lay_out(
         Threads that work on the rows.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
-    rows, order = arrange(X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed)
+    rows, order = arrange(
+        X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed, n_threads=n_threads
+    )
     columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
     done = list(columns.stream(_standardise, fit_intercept))
     center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (

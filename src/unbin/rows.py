@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from unbin.engines import LocalParts
 from unbin.typing import FloatArray, IntArray, KeyArray
 
 _PIECE_ROWS = 1 << 15
@@ -143,6 +144,7 @@ def arrange(
     offset: FloatArray | None = None,
     fit_intercept: bool = True,
     seed: int = 0,
+    n_threads: int = 1,
 ) -> tuple[Rows, IntArray]:
     """Copy X once, block by block, columns as they are.
 
@@ -155,6 +157,7 @@ def arrange(
     fit_intercept : bool
     seed : int
         Changes how ties are broken.
+    n_threads : int
 
     Returns
     -------
@@ -169,13 +172,22 @@ def arrange(
     order = _stable_order(codes, len(size))
     matrix = aligned_empty((n, d))
     key = np.empty(n, dtype=np.uint64)
-    for low in range(0, n, _GATHER_ROWS):
-        some = order[low : low + _GATHER_ROWS]
-        # take is twice as fast, but copies all of a column-major X first, each time
-        rows = np.take(X, some, axis=0) if X.flags.c_contiguous else X[some]
-        matrix[low : low + _GATHER_ROWS] = rows
-        words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-        _hash_rows(words, np.uint64(seed), key[low : low + _GATHER_ROWS])
+    in_order = bool((codes[1:] >= codes[:-1]).all())
+
+    def gather(first: int) -> None:
+        last = min(first + _PIECE_ROWS, n)
+        for low in range(first, last, _GATHER_ROWS):
+            here = slice(low, min(low + _GATHER_ROWS, last))
+            if in_order:
+                rows = X[here]
+            else:  # take is twice as fast, but copies all of a column-major X first, each time
+                rows = np.take(X, order[here], axis=0) if X.flags.c_contiguous else X[order[here]]
+            matrix[here] = rows
+            words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
+            _hash_rows(words, np.uint64(seed), key[here])
+
+    for _ in LocalParts(range(0, n, _PIECE_ROWS), n_threads).stream(gather):
+        pass
     laid_out = np.zeros(n) if offset is None else offset[order]
     return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order
 
