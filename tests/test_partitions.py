@@ -204,11 +204,11 @@ def test_runs_over_parts_equal_ranks_of_all(seed):
         start = np.concatenate([[0], np.cumsum(count)])
         lines.append(Line(eta[mine], key[mine], blocks, start))
         rows.append(mine)
-    found = thresholds(LocalParts(lines, 2), cuts)
+    found, below = thresholds(LocalParts(lines, 2), cuts)
     run_start = cuts.start + np.arange(n_blocks + 1)
     got = np.empty(n, int)
     for p, mine in enumerate(rows):
-        got[mine] = runs_of(lines[p], found, run_start, found.below[p]) - run_start[codes[mine]]
+        got[mine] = runs_of(lines[p], found, run_start, below[p]) - run_start[codes[mine]]
     # equal people of one part lie block by block in the order of their rows
     expected = brute_force_runs(eta, key, codes, part, cuts)
     np.testing.assert_array_equal(got, expected)
@@ -217,8 +217,8 @@ def test_runs_over_parts_equal_ranks_of_all(seed):
 def test_all_values_equal_are_shared_out():
     lines = [Line(np.zeros(5), np.ones(5, np.uint64), np.array([0]), np.array([0, 5]))] * 2
     cuts = Cuts(np.array([0, 2]), np.array([3, 7]))
-    found = thresholds(LocalParts(lines), cuts)
-    runs = [runs_of(line, found, np.array([0, 3]), found.below[p]) for p, line in enumerate(lines)]
+    found, below = thresholds(LocalParts(lines), cuts)
+    runs = [runs_of(line, found, np.array([0, 3]), below[p]) for p, line in enumerate(lines)]
     assert sorted(np.concatenate(runs)) == [0] * 3 + [1] * 4 + [2] * 3
 
 

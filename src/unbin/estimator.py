@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.engines import one_blas_thread
+from unbin.engines import Parts, one_blas_thread
 from unbin.exceptions import AggregatedTargetError, EngineError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import (
@@ -325,7 +325,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if self.engine == "torch":
             self._machine()  # before anything is read
         releases, columns = as_releases(y), as_columns(X, block, features, offset)
-        transform = TRANSFORMS[self.target_transform]
         with (
             open_slabs(
                 X,
@@ -337,17 +336,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             ) as slabs,
             one_blas_thread(),
         ):
-            people = Surveyed.of(slabs)
-            whole = people.whole
-            fits = []
-            for release in releases:
-                aligned = transform.release(release.align_to(whole.blocks, whole.rows))
-                if family is not None:
-                    aligned.check_domain(family.domain, family=family.name)
-                where = self._where(people)
-                fits.append(METHODS[self.method](where, aligned, family, settings))
+            fits, n_features = self._fit_slabs(slabs, releases, family, settings)
         self._assign(fits, several=isinstance(y, list | tuple))
-        self.n_features_in_ = len(whole.mean)
+        self.n_features_in_ = n_features
         if columns.features:
             self.feature_names_in_ = np.array(columns.features, dtype=object)
         elif hasattr(self, "feature_names_in_"):
@@ -355,6 +346,20 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         for fit in fits:
             warn_of(fit)
         return self
+
+    def _fit_slabs(
+        self, slabs: Parts, releases: list[Release], family: Family | None, settings: Settings
+    ) -> tuple[list[Fit], int]:
+        """Return the fits to people in parts, and the number of their features."""
+        people = Surveyed.of(slabs)
+        whole, transform = people.whole, TRANSFORMS[self.target_transform]
+        fits = []
+        for release in releases:
+            aligned = transform.release(release.align_to(whole.blocks, whole.rows))
+            if family is not None:
+                aligned.check_domain(family.domain, family=family.name)
+            fits.append(METHODS[self.method](self._where(people), aligned, family, settings))
+        return fits, len(whole.mean)
 
     def _fit_on_device(
         self, X: Any, y: Any, offset: Any, block: Any, features: Sequence[str] | None

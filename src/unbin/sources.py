@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -96,6 +97,8 @@ def open_slabs(
             pieces = opened.compute(_pieces(X, columns))
             slabs = [opened.submit(_array_slab, piece, pure=False) for piece in pieces]
         yield DaskParts(opened, slabs, checkpoint)
+        slabs.clear()
+        gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
 
 
 def find_parts(pattern: str | Path, columns: Columns) -> list[RowGroups]:

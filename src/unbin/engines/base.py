@@ -77,7 +77,7 @@ class Recipe:
 
 def calls(
     parts: Sequence[Any],
-    function: Callable[..., Any],
+    function: Any,
     args: tuple[Any, ...],
     each: Sequence[Any] | None,
 ) -> Iterator[tuple[Any, ...]]:

@@ -91,7 +91,9 @@ class DaskParts:
         args: tuple[Any, ...],
         each: Sequence[Any] | None,
     ) -> list[Any]:
-        work = calls(self.parts, function, args, each)
+        # what all parts are told travels once, and from worker to worker
+        told = self.client.submit(_itself, (function, args), pure=False)
+        work = calls(self.parts, told, (), each)
         return [self.client.submit(_apply, *call, pure=False) for call in work]
 
     def _tree(self, futures: list[Any]) -> Any:
@@ -187,9 +189,10 @@ def _workers(client: Any) -> dict[str, Any]:
     return found
 
 
-def _apply(part: Any, function: Callable[..., Any], *args: Any) -> Any:
+def _apply(part: Any, told: tuple[Callable[..., Any], tuple[Any, ...]], *each: Any) -> Any:
+    function, args = told
     with one_blas_thread():
-        return apply(part, function, *args)
+        return apply(part, function, *args, *each)
 
 
 def _add(first: Any, *others: Any) -> Any:

@@ -84,14 +84,11 @@ class Thresholds:
         As in ``Cuts``.
     eta : (C,)
     key : (C,) uint64
-    below : (P, C)
-        Of the people of each part with that very value and key, how many lie below the cut.
     """
 
     start: IntArray
     eta: FloatArray
     key: KeyArray
-    below: IntArray
 
 
 @singledispatch
@@ -110,15 +107,22 @@ def spread_sums(
         z = _gathered(lines, family, bounds)
         total = parts.total(_given_sums, family, theta, each=z)
     else:
-        found = thresholds(lines, cuts)
-        args = (family, bounds, found, theta)
-        total = parts.total(_selected_sums, *args, each=range(len(parts)))
+        found, below = thresholds(lines, cuts)
+        total = parts.total(_selected_sums, family, bounds, found, theta, each=below)
     value, gradient, square = total
     return value, gradient, square
 
 
-def thresholds(lines: Parts, cuts: Cuts) -> Thresholds:
-    """Find the person at each cut rank, over all parts."""
+def thresholds(lines: Parts, cuts: Cuts) -> tuple[Thresholds, list[IntArray]]:
+    """Find the person at each cut rank, over all parts.
+
+    Returns
+    -------
+    found : Thresholds
+    below : list of (C,), one per part
+        Of the people of the part with the very value and key of a cut's person, how many lie below
+        the cut.
+    """
     n_blocks, n_cuts = len(cuts.start) - 1, len(cuts.rank)
     block = np.repeat(np.arange(n_blocks), np.diff(cuts.start))
     extent = np.array(list(lines.stream(_extent, n_blocks)))
@@ -153,7 +157,7 @@ def _gathered(lines: Parts, family: BregmanFamily, bounds: RankBounds) -> list[F
 
 
 def runs_of(line: Line, found: Thresholds, run_start: IntArray, below: IntArray) -> IntArray:
-    """Return the run that holds each row's rank; ``below`` is the part's row of ``found.below``."""
+    """Return the run that holds each row's rank; ``below`` is the part's (see ``thresholds``)."""
     out = np.empty(len(line.eta), dtype=np.int64)
     _assign(
         line.eta, line.key, line.blocks, line.start,
@@ -168,10 +172,10 @@ def _selected_sums(
     bounds: RankBounds,
     found: Thresholds,
     theta: FloatArray,
-    part: int,
+    below: IntArray,
 ) -> tuple[float, FloatArray, float]:
     here = line(rows, theta)
-    run = runs_of(here, found, bounds.run_start, found.below[part])
+    run = runs_of(here, found, bounds.run_start, below)
     mean = family.inverse_link(here.eta)
     z = np.clip(mean, bounds.lower[run], bounds.upper[run])
     return _sums(rows, family, here.eta, mean, z)
@@ -259,7 +263,7 @@ def _distinct(
 
 def _choose(
     found: list[tuple[IntArray, FloatArray, KeyArray, IntArray]], cuts: Cuts, before: IntArray
-) -> Thresholds:
+) -> tuple[Thresholds, list[IntArray]]:
     """Pick the person at each cut rank among those in its bracket."""
     parts = [np.full(len(values[0]), p) for p, values in enumerate(found)]
     cut, eta, key, count = (np.concatenate(columns) for columns in zip(*found, strict=True))
@@ -277,7 +281,7 @@ def _choose(
     below[part[same], cut[same]] = count[same]
     taken = np.cumsum(below, axis=0) - below  # equal people of earlier parts
     below = np.clip(need - taken, 0, below)
-    return Thresholds(cuts.start, chosen_eta, chosen_key, below)
+    return Thresholds(cuts.start, chosen_eta, chosen_key), list(below)
 
 
 # -- kernels -------------------------------------------------------------------------------------
