@@ -34,7 +34,7 @@ def client():
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(sources, "_PART_BYTES", 1)
+    monkeypatch.setattr(sources, "_LARGEST_PART", 1)
     monkeypatch.setattr(sources, "_FEWEST_ROWS", 500)
 
 

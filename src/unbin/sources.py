@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.engines import LocalParts, Parts, Recipe
-from unbin.engines.dask import DaskParts, open_client
+from unbin.engines.dask import DaskParts, open_client, room_for_part
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
 from unbin.frames import as_text, column
 from unbin.survey import Slab
@@ -24,6 +24,8 @@ from unbin.typing import FloatArray
 
 _PART_BYTES = 1 << 24
 """Bytes of the columns of a part, about: several are in the making at a time."""
+_LARGEST_PART = 1 << 27
+"""The same on a cluster whose workers have room: fewer parts mean fewer sums to be moved."""
 _FEWEST_ROWS = 1 << 10
 
 
@@ -88,7 +90,7 @@ def open_slabs(
         return
     with open_client(client) as opened:
         if not _is_dask(X):
-            parts = find_parts(X, columns)
+            parts = find_parts(X, columns, min(room_for_part(opened), _LARGEST_PART))
             slabs: list[Any] = [Recipe(((read_slab, (part, columns)),)) for part in parts]
         elif hasattr(X, "columns"):
             frames = opened.compute(X.to_delayed())
@@ -101,9 +103,12 @@ def open_slabs(
         gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
 
 
-def find_parts(pattern: str | Path, columns: Columns) -> list[RowGroups]:
+def find_parts(
+    pattern: str | Path, columns: Columns, part_bytes: int | None = None
+) -> list[RowGroups]:
     """Return the parts of all Parquet files that a path, a folder or a pattern names."""
     paths = _paths(str(pattern))
+    most = max((part_bytes or _PART_BYTES) // (8 * len(columns.names)), _FEWEST_ROWS)
     found: list[RowGroups] = []
     for path in paths:
         file = _open(path)
@@ -114,7 +119,7 @@ def find_parts(pattern: str | Path, columns: Columns) -> list[RowGroups]:
                 f"{Path(path).name}: must have the column {missing[0]!r}, got {known}; check its "
                 "name"
             )
-        found += _gather(path, file.metadata, _rows_of_part(len(columns.names)))
+        found += _gather(path, file.metadata, most)
     if not found:
         raise ReadError(f"{pattern}: must hold people, got no rows; check the files")
     return found
@@ -199,10 +204,6 @@ def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
             "people"
         )
     return numbers
-
-
-def _rows_of_part(n_columns: int) -> int:
-    return max(_PART_BYTES // (8 * n_columns), _FEWEST_ROWS)
 
 
 def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:

@@ -27,6 +27,8 @@ _FAN_IN = 4
 """Sums added at a time."""
 _ATTEMPTS = 5
 """How often work is handed in again that its workers did not survive."""
+_PART_SHARE = 1 / 64
+"""Share of a worker's memory that a part may have: it is copied several times on its way."""
 _SHARE = 0.4
 """Share of the workers' memory that parts may take; beyond it they are made again at each pass."""
 
@@ -182,6 +184,12 @@ def open_client(client: Any) -> Iterator[Any]:
             f"client: must be a distributed.Client or a scheduler's address, got {client!r}; pass "
             "one, or None for workers on this machine"
         )
+
+
+def room_for_part(client: Any) -> int:
+    """Return the bytes that a part may have without crowding the smallest worker."""
+    limits = [worker["memory_limit"] for worker in _workers(client).values()]
+    return int(min(limits) * _PART_SHARE) if limits and all(limits) else 1 << 40
 
 
 def _workers(client: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from functools import singledispatch
 
 import numpy as np
 from numba import njit
+from numpy.typing import NDArray
 
 from unbin.engines import Parts
 from unbin.families import BregmanFamily
@@ -131,9 +132,8 @@ def thresholds(lines: Parts, cuts: Cuts) -> tuple[Thresholds, list[IntArray]]:
     buckets = int(np.clip(_COUNTS // max(n_cuts, 1), _FEWEST_BUCKETS, _BUCKETS))
     most = int(cuts.rank.max(initial=1))
     for _ in range(int(np.ceil(np.log(2 * most) / np.log(buckets)))):
-        total = before[:, None] + np.cumsum(
-            lines.total(_counts, cuts.start, low, high, buckets), axis=1
-        )
+        count = lines.total(_counts, cuts.start, low, high, buckets)
+        total = before[:, None] + np.cumsum(count, axis=1, dtype=np.int64)
         bucket = (total <= cuts.rank[:, None]).sum(axis=1)
         edge = _edges(low, high, buckets)
         before = np.where(bucket > 0, total[each, bucket - 1], before)
@@ -209,9 +209,9 @@ def _extent(here: Line, n_blocks: int) -> FloatArray:
 
 def _counts(
     here: Line, cut_start: IntArray, low: FloatArray, high: FloatArray, buckets: int
-) -> IntArray:
+) -> NDArray[np.int32]:
     """Return how many values lie in each bucket of each bracket, (C, buckets)."""
-    count = np.zeros((len(low), buckets), dtype=np.int64)
+    count = np.zeros((len(low), buckets), dtype=np.int32)
     _count(here.eta, here.blocks, here.start, cut_start, _edges(low, high, buckets), count)
     return count
 
