@@ -23,6 +23,8 @@ _PATIENCE = 40.0
 _POLL = 2.0
 _CONNECT = 20
 """Seconds that a scheduler has to answer."""
+_BATCH = 64
+"""Parts whose results are brought here at a time."""
 _FAN_IN = 4
 """Sums added at a time."""
 _ATTEMPTS = 5
@@ -58,8 +60,11 @@ class DaskParts:
     def stream(
         self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
     ) -> Iterator[Result]:
-        """Yield ``function(part, *args)`` of every part, in order."""
-        yield from self._finish(lambda: self._submit(function, args, each))
+        """Yield ``function(part, *args)`` of every part, in order, some parts at a time."""
+        for low in range(0, len(self.parts), _BATCH):
+            some = DaskParts(self.client, self.parts[low : low + _BATCH], self.checkpoint)
+            whose = None if each is None else [each[k] for k in range(low, low + len(some))]
+            yield from some._finish(lambda s=some, w=whose: s._submit(function, args, w))  # type: ignore[misc]
 
     def total(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
@@ -102,7 +107,8 @@ class DaskParts:
         """Add neighbours up until one sum is left."""
         while len(futures) > 1:
             groups = [futures[k : k + _FAN_IN] for k in range(0, len(futures), _FAN_IN)]
-            futures = [self.client.submit(_add, *group, pure=False) for group in groups]
+            # sums before further parts: what waits to be added takes memory
+            futures = [self.client.submit(_add, *g, pure=False, priority=1) for g in groups]
         return futures[0]
 
     def _finish(self, submit: Callable[[], list[Any]]) -> list[Any]:
