@@ -19,9 +19,10 @@ lint: .venv/installed-dev
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/likelihood.py
+	$(BIN)/python benchmarks/cores.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/out_of_core.py
-	$(BIN)/python -m pip install --quiet tabmat && $(BIN)/python benchmarks/wide.py
+	$(BIN)/python benchmarks/wide.py
 
 # The paper's figures; those of real data are skipped unless UNBIN_DATA names its folder.
 experiments: .venv/installed-dev

@@ -145,7 +145,9 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
             f"{coded.null_count} empty ones; fill them in or drop the people"
         )
     names = coded.dictionary.to_numpy(zero_copy_only=False)
-    return _slab(values, columns, names, coded.indices.to_numpy())
+    slab = _slab(values, columns, names, coded.indices.to_numpy())
+    pa.default_memory_pool().release_unused()  # what decoding took, several times the part
+    return slab
 
 
 def _frame_slab(frame: Any, columns: Columns) -> Slab:
