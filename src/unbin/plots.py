@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
-from scipy.stats import norm
+from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from unbin.estimator import AggregatedGLM
@@ -63,7 +63,7 @@ def coefficients(
     place: FloatArray = np.arange(len(chosen), dtype=np.float64)
     ax = _axes(ax, height=0.9 + 0.3 * len(chosen))
     ax.axvline(0, color=GREY, linewidth=0.8)
-    reach = norm.ppf(0.5 + level / 2)
+    reach = ndtri(0.5 + level / 2)
     shift = 0.0 if oracle is None else 0.14
     _dots(ax, estimate[chosen], place - shift, error if error is None else reach * error[chosen],
           BLUE, "o", "this fit")  # fmt: skip

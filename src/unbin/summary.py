@@ -10,7 +10,7 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr, ndtri
 
 from unbin.exceptions import ParameterError
 from unbin.typing import FloatArray
@@ -57,11 +57,11 @@ class Coefficients:
     @property
     def p(self) -> FloatArray:
         """Two-sided p values of "this coefficient is 0"."""
-        return np.asarray(2 * norm.sf(np.abs(self.z)))
+        return np.asarray(2 * ndtr(-np.abs(self.z)))
 
     def interval(self) -> FloatArray:
         """Return the lower and upper ends, shape (k, 2)."""
-        reach = norm.ppf(0.5 + self.level / 2) * self.standard_error
+        reach = ndtri(0.5 + self.level / 2) * self.standard_error
         return np.column_stack([self.estimate - reach, self.estimate + reach])
 
     def columns(self) -> dict[str, Any]:

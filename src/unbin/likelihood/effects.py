@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.results import Status
@@ -60,7 +60,7 @@ def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> f
     hold, square = sums.block_hold[used], pull[used] ** 2
     noise = np.maximum(hold - sums.block_hidden[used], _LEAST_NOISE * hold)
     df = int(used.sum()) - n_slopes
-    if df < 1 or chi2.sf(float((square / noise).sum()), df) > _LEVEL:
+    if df < 1 or chdtrc(df, float((square / noise).sum())) > _LEVEL:
         return 0.0
 
     def excess(variance: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from unbin.likelihood.results import CovarianceKind, LikelihoodFit
 from unbin.likelihood.scoring import solve_scaled
@@ -88,7 +88,7 @@ def _goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> Good
     ratio = misfit / df
     spread = float(((block_misfit - ratio * block_df) ** 2).sum()) / max(ratio, 1.0) ** 2
     stretch = max(1.0, spread / (2 * df))
-    return GoodnessOfFit(misfit, df, ratio, float(chi2.sf(misfit / stretch, df / stretch)))
+    return GoodnessOfFit(misfit, df, ratio, float(chdtrc(df / stretch, misfit / stretch)))
 
 
 def worst_blocks(fit: LikelihoodFit, size: int = 5) -> FloatArray:
@@ -117,4 +117,4 @@ def wald_test(estimate: FloatArray, covariance: FloatArray) -> WaldTest:
     rotated = vectors.T @ (estimate / size)
     statistic = float((rotated[keep] ** 2 / values[keep]).sum())
     df = int(keep.sum())
-    return WaldTest(statistic, df, float(chi2.sf(statistic, df)) if df else 1.0)
+    return WaldTest(statistic, df, float(chdtrc(df, statistic)) if df else 1.0)
