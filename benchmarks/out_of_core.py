@@ -71,8 +71,12 @@ def fit(folder: Path, method: str, engine: str, d: int, workers: int, memory: st
     names = [f"x{j}" for j in range(d)]
     client = None
     if engine == "dask":
+        import dask
         import distributed
 
+        from unbin.engines.dask import MEMORY
+
+        dask.config.set(MEMORY)
         cluster = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,

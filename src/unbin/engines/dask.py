@@ -31,6 +31,8 @@ _ATTEMPTS = 5
 """How often work is handed in again that its workers did not survive."""
 _PART_SHARE = 1 / 64
 """Share of a worker's memory that a part may have: it is copied several times on its way."""
+MEMORY = {"distributed.worker.memory.pause": 0.92, "distributed.worker.memory.terminate": 0.97}
+"""Small workers: libraries alone may take the 80 % at which Dask would stop giving them work."""
 _SHARE = 0.4
 """Share of the workers' memory that parts may take; beyond it they are made again at each pass."""
 
@@ -138,14 +140,18 @@ class DaskParts:
                 return
             except (TimeoutError, distributed.TimeoutError):
                 pass
-            now = time.monotonic()
-            if self.client.status == "running" and _workers(self.client):
+            now, up = time.monotonic(), self.client.status == "running"
+            states = (
+                [worker.get("status") for worker in _workers(self.client).values()] if up else []
+            )
+            if any(state != "paused" for state in states):
                 alive = now
             elif now - alive > _PATIENCE:
+                what = "give them more memory" if states else "start workers"
                 raise EngineError(
                     f"engine 'dask': no worker has answered for {now - alive:.0f} seconds, got "
-                    f"scheduler {self.client.status!r}; start workers and fit again"
-                    f"{self._saved()}"
+                    f"scheduler {self.client.status!r} and {len(states)} workers out of memory; "
+                    f"{what} and fit again{self._saved()}"
                 )
 
     def _saved(self) -> str:
@@ -176,7 +182,7 @@ def open_client(client: Any) -> Iterator[Any]:
             yield found
     elif client is None:
         # a part may outlive many workers; the default gives it up after three
-        config = {"distributed.scheduler.allowed-failures": 1000}
+        config = {"distributed.scheduler.allowed-failures": 1000, **MEMORY}
         with (
             import_module("dask").config.set(config),
             distributed.LocalCluster(
