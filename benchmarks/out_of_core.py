@@ -109,13 +109,11 @@ def watched(command: list[str]) -> tuple[dict[str, object], float]:
     def watch() -> None:
         nonlocal peak
         while run.poll() is None:
-            total = 0
-            for one in [process, *process.children(recursive=True)]:
-                try:
-                    total += one.memory_info().rss
-                except psutil.NoSuchProcess:
-                    continue
-            peak = max(peak, total)
+            try:
+                everybody = [process, *process.children(recursive=True)]
+                peak = max(peak, sum(one.memory_info().rss for one in everybody))
+            except psutil.NoSuchProcess:
+                pass  # ended in the meantime
             time.sleep(0.05)
 
     thread = threading.Thread(target=watch)

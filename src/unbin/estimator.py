@@ -20,7 +20,6 @@ from unbin.fits import (
     Fit,
     InMemory,
     InParts,
-    InTabmat,
     OnDevice,
     People,
     Settings,
@@ -301,14 +300,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             with one_blas_thread():
                 fits = [observed_fit(X, y, family, settings, extra)]
         else:
-            wide = is_wide(X)
-            X = note_columns(rows, X) if wide else validate_data(rows, X, dtype=np.float64)
+            checked = note_columns if is_wide(X) else partial(validate_data, dtype=np.float64)
+            X = checked(rows, X)
             extra = check_offset(offset, X.shape[0])
-            people = InTabmat if wide else InMemory
             prepared = [self._prepare(target, X.shape[0], family) for target in targets]
             with one_blas_thread():
                 fits = [
-                    METHODS[self.method](people(X, y, extra), y.release, family, settings)
+                    METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
                     for y in prepared
                 ]
         self._assign(fits, several=several, release=targets is not None)

@@ -30,7 +30,7 @@ from unbin.release import Release
 from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
-from unbin.wide import lay_out_wide
+from unbin.wide import is_wide, lay_out_wide
 
 if TYPE_CHECKING:
     from unbin.device import DeviceParts, DevicePeople
@@ -176,37 +176,7 @@ class People(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Features of the rows of X, each row in a block of the target."""
-
-    X: FloatArray
-    target: AggregatedTarget
-    offset: FloatArray | None
-
-    @property
-    def n_features(self) -> int:
-        return int(self.X.shape[1])
-
-    def context(self) -> Context:
-        return block_context(self.X, self.target)
-
-    def design(self, settings: Settings, context: Context | None = None) -> Design:
-        X, codes = self.X, self.target.codes
-        if context is not None:
-            X = np.column_stack([X, context.means[codes][:, context.used]])
-        return lay_out(
-            X,
-            codes,
-            len(self.target.release),
-            offset=self.offset,
-            fit_intercept=settings.fit_intercept,
-            seed=settings.seed,
-            n_threads=settings.n_threads,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class InTabmat:
-    """Features of rows in a tabmat matrix, each row in a block of the target."""
+    """Features of the rows of an array or a tabmat matrix, each in a block of the target."""
 
     X: Any
     target: AggregatedTarget
@@ -217,14 +187,20 @@ class InTabmat:
         return int(self.X.shape[1])
 
     def context(self) -> Context:
-        raise ParameterError(
-            "contextual: needs an array of features, got a tabmat matrix; add block means to X"
-        )
+        if is_wide(self.X):
+            raise ParameterError(
+                "contextual: needs an array of features, got a tabmat matrix; add block means to X"
+            )
+        return block_context(self.X, self.target)
 
     def design(self, settings: Settings, context: Context | None = None) -> Design:
-        return lay_out_wide(
-            self.X,
-            self.target.codes,
+        X, codes = self.X, self.target.codes
+        if context is not None:
+            X = np.column_stack([X, context.means[codes][:, context.used]])
+        make = lay_out_wide if is_wide(X) else lay_out
+        return make(
+            X,
+            codes,
             len(self.target.release),
             offset=self.offset,
             fit_intercept=settings.fit_intercept,
