@@ -1,7 +1,7 @@
 """People in Parquet files, fitted without ever being in memory as a whole.
 
     python benchmarks/out_of_core.py                          n = 10,000,000 (a few minutes)
-    python benchmarks/out_of_core.py --n 1000000
+    python benchmarks/out_of_core.py --stream --engine local  parts read again at each pass
     python benchmarks/out_of_core.py --engine dask --workers 1 --memory 512MB
 
 Prints the time of a fit and the peak memory of all its processes together, as the sum of their
@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import unbin
+from unbin.engines import local
 
 FILE_ROWS = 500_000
 
@@ -133,8 +134,11 @@ def main() -> None:
     parser.add_argument("--method", nargs="*", default=["likelihood", "matching"])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", help="limit of each Dask worker, such as 512MB")
+    parser.add_argument("--stream", action="store_true", help="local: keep no part in memory")
     parser.add_argument("--folder", type=Path, help="of people written before")
     args = parser.parse_args()
+    if args.stream:
+        local._SHARE = 0.0
     if args.folder and len(args.engine) == len(args.method) == 1 and os.environ.get("UNBIN_FIT"):
         fit(args.folder, args.method[0], args.engine[0], args.d, args.workers, args.memory)
         return
@@ -149,7 +153,7 @@ def main() -> None:
             for engine in args.engine:
                 command = [sys.executable, __file__, "--folder", str(folder), "--d", str(args.d)]
                 command += ["--engine", engine, "--method", method]
-                command += ["--workers", str(args.workers)]
+                command += ["--workers", str(args.workers)] + ["--stream"] * args.stream
                 command += ["--memory", args.memory] if args.memory else []
                 found, peak = watched(command)
                 print(f"{method:>10} {engine:>6} {found['seconds']:>8.1f} {peak / 2**30:>8.2f}"
