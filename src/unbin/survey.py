@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import numpy as np
 
@@ -167,7 +167,7 @@ def standardised(slab: Slab, scale: Scale, place: int) -> Rows:
     return rows.at(place)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Surveyed:
     """Slabs with what was found out about them.
 
@@ -186,7 +186,7 @@ class Surveyed:
         """Survey slabs, in one pass."""
         return cls(slabs, tuple(slabs.stream(survey)))
 
-    @property
+    @cached_property
     def whole(self) -> Survey:
         """The survey of all people."""
         return reduce(lambda a, b: a + b, self.found)

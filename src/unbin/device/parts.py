@@ -12,7 +12,7 @@ from unbin.design import Design
 from unbin.device.backend import Machine, torch
 from unbin.device.people import READ_ROWS, DevicePeople, bytes_needed
 from unbin.device.rows import from_rows
-from unbin.engines import LocalParts, Parts, Recipe
+from unbin.engines import LocalParts, Parts, Recipe, itself
 from unbin.segments import chunks_of
 from unbin.survey import Slab, Surveyed, scale_of
 from unbin.typing import FloatArray, IntArray, TextArray
@@ -70,7 +70,7 @@ def read_people(people: Surveyed, machine: Machine, *, ranked: bool) -> DevicePe
     codes = torch.empty(n, dtype=torch.int64, device=machine.device)
     offset = torch.zeros(n, **room) if whole.has_offset else None
     low = 0
-    for slab in people.slabs.stream(_itself):
+    for slab in people.slabs.stream(itself):
         part = slice(low, low + len(slab.codes))
         place = np.searchsorted(whole.blocks, slab.blocks)
         X[part] = machine.send(np.column_stack(slab.columns), torch.float64)
@@ -104,8 +104,4 @@ def _slab(
 
 
 def _recipe(part: Any) -> Recipe:
-    return part if isinstance(part, Recipe) else Recipe(((_itself, (part,)),))
-
-
-def _itself(part: Any) -> Any:
-    return part
+    return part if isinstance(part, Recipe) else Recipe(((itself, (part,)),))

@@ -4,7 +4,7 @@ An engine holds parts (rows of some people each) and answers one question: what 
 function over all parts? It knows nothing of what a part is or what the function computes.
 """
 
-from unbin.engines.base import Parts, Recipe
+from unbin.engines.base import Parts, Recipe, itself
 from unbin.engines.local import LocalParts, available_threads, one_blas_thread
 
-__all__ = ["LocalParts", "Parts", "Recipe", "available_threads", "one_blas_thread"]
+__all__ = ["LocalParts", "Parts", "Recipe", "available_threads", "itself", "one_blas_thread"]

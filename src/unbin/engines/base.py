@@ -102,6 +102,11 @@ def apply(part: Any, function: Callable[..., Result], *args: Any) -> Result:
     return function(part.make() if isinstance(part, Recipe) else part, *args)
 
 
+def itself(part: Any) -> Any:
+    """Return a part as it is, to be kept or brought here."""
+    return part
+
+
 def add(left: Any, right: Any) -> Any:
     """Add two results: arrays, numbers, or tuples of them."""
     if isinstance(left, tuple):

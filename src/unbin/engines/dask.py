@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from unbin.engines.base import Recipe, Result, add, apply, calls, recipes
+from unbin.engines.base import Recipe, Result, add, apply, calls, itself, recipes
 from unbin.engines.local import available_threads, one_blas_thread
 from unbin.exceptions import EngineError
 
@@ -92,7 +92,7 @@ class DaskParts:
         """Return the parts, kept on the workers if their memory has room for so many bytes."""
         limits = [worker["memory_limit"] for worker in _workers(self.client).values()]
         room = sum(limits) * _SHARE if limits and all(limits) else float("inf")
-        return self.keep(_itself) if n_bytes <= room else self
+        return self.keep(itself) if n_bytes <= room else self
 
     def _submit(
         self,
@@ -101,7 +101,7 @@ class DaskParts:
         each: Sequence[Any] | None,
     ) -> list[Any]:
         # what all parts are told travels once, and from worker to worker
-        told = self.client.submit(_itself, (function, args), pure=False)
+        told = self.client.submit(itself, (function, args), pure=False)
         work = calls(self.parts, told, (), each)
         return [self.client.submit(_apply, *call, pure=False) for call in work]
 
@@ -219,7 +219,3 @@ def _add(first: Any, *others: Any) -> Any:
     for other in others:
         first = add(first, other)
     return first
-
-
-def _itself(part: Any) -> Any:
-    return part

@@ -17,7 +17,7 @@ from typing import Any
 
 from threadpoolctl import ThreadpoolController
 
-from unbin.engines.base import Recipe, Result, add, apply, calls, recipes
+from unbin.engines.base import Recipe, Result, add, apply, calls, itself, recipes
 
 _AHEAD = 2
 """Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
@@ -88,11 +88,7 @@ class LocalParts:
 
     def settled(self, n_bytes: int) -> LocalParts:
         """Return the parts, kept in memory if they take little of this machine's."""
-        return self.keep(_itself) if n_bytes <= _SHARE * _memory() else self
-
-
-def _itself(part: Any) -> Any:
-    return part
+        return self.keep(itself) if n_bytes <= _SHARE * _memory() else self
 
 
 def _memory() -> int:

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from unbin.engines import Parts
+from unbin.engines import Parts, itself
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
@@ -146,7 +146,7 @@ def _gathered(lines: Parts, family: BregmanFamily, bounds: RankBounds) -> list[F
 
     For full lists and counts known only as intervals, which say something about everybody.
     """
-    here = list(lines.stream(lambda part: part))
+    here = list(lines.stream(itself))
     code = np.concatenate([np.repeat(p.blocks, np.diff(p.start)) for p in here])
     order = np.argsort(code, kind="stable")
     eta = np.concatenate([p.eta for p in here])[order]
