@@ -69,7 +69,7 @@ def test_a_fit_resumes_after_its_process_is_killed(tmp_path, method):
 
 def interrupted(tmp_path, **settings):
     """Leave a checkpoint behind after two steps."""
-    sim = simulate(2000, 3, 60, between=0.2, noise=1.0, random_state=0)
+    sim = simulate(2000, 3, 60, between=0.2, noise=1.0, random_state=1)
     target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
     path = tmp_path / "fit.checkpoint"
     model = unbin.AggregatedGLM(

@@ -52,7 +52,7 @@ def test_fits_are_those_of_the_columns_written_out(method, family, fit_intercept
     settings = {
         "family": family,
         "method": method,
-        "alpha": 0.01,
+        "alpha": 0.1 if method == "matching" else 0.01,  # with less it has several minima
         "fit_intercept": fit_intercept,
         "random_state": 0,
         "tol": 1e-7,

@@ -27,9 +27,11 @@ from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import looks_counted, lowest_end, published_counts
 from unbin.release import Release
 from unbin.typing import FloatArray, IntArray
+from unbin.units import in_units, units_of
 
 RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0, 100.0)
-"""Ridges tried, in units of the median variance of the features; the last leaves no slope."""
+"""Ridges tried, in units of the median variance of the features over that of a gaussian target;
+the last leaves no slope."""
 _TOL = 1e-3
 _MAX_ITER = 40
 _CLEAR = 2.0
@@ -112,7 +114,7 @@ def choose(
     families : list of Family
         Simplest first.
     alphas : tuple of float or None
-        Ridges to try, in units of the features' median variance; None keeps ``alpha``.
+        Ridges to try, in units as those of ``RIDGES``; None keeps ``alpha``.
     alpha : float
     n_splits : int
     """
@@ -123,10 +125,11 @@ def choose(
             f"{n_blocks}; name the family and alpha"
         )
     fold = deal_blocks(release.n, n_splits)
-    unit = float(np.median(next(iter(designs.values())).scale ** 2))
-    ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
+    variance = float(np.median(next(iter(designs.values())).scale ** 2))
     candidates, scores = [], []
     for family in families:
+        unit = variance / units_of(release, family).slope ** 2
+        ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
         for contextual, design in designs.items():
             found = _path_scores(design, release, family, ridges, fold)
             candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
@@ -151,6 +154,8 @@ def _path_scores(
 
     A path runs from the largest ridge down, each fit started where the one before ended.
     """
+    units = units_of(release, family)
+    design, release = design.in_units(units), in_units(release, units)
     problem = make_problem(design, release, family)
     common = published_counts(release, get_family("gaussian").domain)
     result = np.empty((len(ridges), len(release)))
@@ -160,7 +165,7 @@ def _path_scores(
         training = replace(problem, counts=counts)
         free = starting_point(training)
         for r in np.argsort(ridges)[::-1]:
-            penalty = ridge_penalty(training, ridges[r])
+            penalty = ridge_penalty(training, ridges[r] * units.slope**2)
             found = solve(training, free, penalty, _TOL, _MAX_ITER)
             if found.status is Status.INTERRUPTED:
                 raise FitInterruptedError(

@@ -15,6 +15,7 @@ import numpy as np
 
 from unbin.engines import LocalParts, Parts
 from unbin.exceptions import EngineError
+from unbin.families import Units
 from unbin.rows import Rows, arrange
 from unbin.segments import chunks_of
 from unbin.typing import BoolArray, FloatArray, IntArray
@@ -160,10 +161,11 @@ class Design:
         intercept = theta[0] - self.center @ coef if self.fit_intercept else 0.0
         return coef, float(intercept)
 
-    def to_coefficient_covariance(self, covariance: FloatArray) -> FloatArray:
+    def to_coefficient_covariance(self, covariance: FloatArray, told: BoolArray) -> FloatArray:
         """Return the covariance of (intercept, slopes) in the units of X, from that of theta.
 
-        Without an intercept its row and column are 0.
+        Without an intercept its row and column are 0. Those of slopes that are not ``told`` (d,)
+        are NaN, and the intercept's with them unless their columns are constant.
         """
         d, shift = len(self.scale), int(self.fit_intercept)
         jacobian = np.zeros((1 + d, shift + d))
@@ -171,7 +173,10 @@ class Design:
         if shift:
             jacobian[0, 0] = 1.0
             jacobian[0, 1:] = -self.center / self.scale
-        return np.asarray(jacobian @ covariance @ jacobian.T)
+        found = jacobian @ covariance @ jacobian.T
+        unknown = np.concatenate([[shift and (self.varies & ~told).any()], ~told]).astype(bool)
+        found[unknown, :] = found[:, unknown] = np.nan
+        return np.asarray(found)
 
     def from_coefficients(self, coef: FloatArray, intercept: float) -> FloatArray:
         """Return theta for slopes and an intercept in the units of X."""
@@ -179,6 +184,21 @@ class Design:
         if not self.fit_intercept:
             return slopes
         return np.concatenate([[intercept + self.center @ coef], slopes])
+
+    def in_units(self, units: Units) -> Design:
+        """Return the design of the same people for a target in other units.
+
+        Without an intercept to take it up, the level of the linear predictor goes into the offset.
+        """
+        level = 0.0 if self.fit_intercept else units.level
+        if level == 0 and (units.slope == 1 or not self.has_offset):
+            return self
+        change = (_rows_in_units, level, units.slope)
+        parts, whole = self.parts.later(*change), self.whole
+        if whole is not None:
+            whole = parts if whole is self.parts else whole.later(*change)
+        rows = None if self.rows is None else self.rows.in_units(level, units.slope)
+        return replace(self, parts=parts, whole=whole, rows=rows, has_offset=True)
 
     # -- rows in memory ----------------------------------------------------------------------------
 
@@ -197,6 +217,10 @@ class Design:
         result = np.empty_like(values)
         result[self.order] = values
         return result
+
+
+def _rows_in_units(rows: Any, level: float, slope: float) -> Any:
+    return rows.in_units(level, slope)
 
 
 # -- sums every design needs; an engine with rows of its own registers its way of making them ----

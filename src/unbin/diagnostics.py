@@ -12,6 +12,7 @@ from unbin.likelihood.ecological import block_means_regression, block_targets, f
 from unbin.likelihood.identification import (
     Comparison,
     compare_with_block_means,
+    constant_features,
     efficiency,
     identification,
 )
@@ -77,9 +78,10 @@ class Diagnostics:
     warnings: tuple[str, ...] = field(default=())
 
     @classmethod
-    def of_status(cls, identified: bool, reason: str) -> Diagnostics:
+    def of_status(cls, design: Design, identified: bool, reason: str) -> Diagnostics:
         """Return the diagnostics of a method that only knows how it ended."""
-        return cls(identified, reason)
+        constant = constant_features(design)
+        return cls(identified, reason) if constant is None else cls(False, constant)
 
     def sentences(self) -> tuple[str, ...]:
         """Return everything worth reading, most important first."""

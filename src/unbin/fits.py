@@ -30,6 +30,7 @@ from unbin.release import Release
 from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
+from unbin.units import in_units, units_of, units_of_values
 from unbin.wide import is_wide, lay_out_wide
 
 if TYPE_CHECKING:
@@ -273,7 +274,15 @@ def observed_fit(
         fit_intercept=settings.fit_intercept,
         n_threads=settings.n_threads,
     )
-    found = fit_observed(design, y[design.order], family, alpha=alpha, max_iter=settings.max_iter)
+    units = units_of_values(y, family)
+    found = fit_observed(
+        design.in_units(units),
+        units.into(y[design.order]),
+        family,
+        alpha=alpha,
+        max_iter=settings.max_iter,
+    )
+    found = found.out_of_units(units, fit_intercept=settings.fit_intercept)
     solution = found.solution
     coef, intercept = design.to_coefficients(solution.theta[: design.n_parameters])
     return Fit(
@@ -281,7 +290,7 @@ def observed_fit(
         alpha=alpha,
         coef=coef,
         intercept=intercept,
-        covariance=design.to_coefficient_covariance(found.covariance),
+        covariance=design.to_coefficient_covariance(found.covariance, found.told),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
         status=solution.status,
@@ -289,7 +298,9 @@ def observed_fit(
         relative_gradient=solution.relative_gradient,
         path=np.array(solution.path),
         n_iter=solution.n_iter,
-        diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
+        diagnostics=Diagnostics.of_status(
+            design, not found.complaint, found.complaint or solution.status.value
+        ),
         n_people=len(X),
         n_blocks=1,
     )
@@ -313,7 +324,8 @@ def matching_fit(
             family,
             alpha=alpha,
             solver=settings.solver,
-            init=_init(settings.init, design) if found is None else found,
+            init=_init(settings.init, design),
+            start=found,
             n_init=_number_of_starts(settings.n_init, len(release), design.n_parameters),
             tol=settings.tol,
             max_iter=settings.max_iter,
@@ -336,7 +348,9 @@ def matching_fit(
         restart_disagreement=fit.restart_disagreement,
         path=np.array(solution.path),
         n_iter=solution.n_iter,
-        diagnostics=Diagnostics.of_status(solution.status.identified, solution.status.value),
+        diagnostics=Diagnostics.of_status(
+            design, solution.status.identified, solution.status.value
+        ),
         imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
         n_people=design.n_people,
         n_blocks=len(release),
@@ -389,18 +403,21 @@ def _likelihood_fit(
     d: int,
 ) -> Fit:
     family, context = model.family, context if model.contextual else None
+    units = units_of(release, family)
+    scaled = in_units(release, units)
     with _kept(design, release, family, settings) as start:
         found = fit_likelihood(
-            design,
-            release,
+            design.in_units(units),
+            scaled,
             family,
-            alpha=model.alpha,
+            alpha=model.alpha * units.slope**2,
             start=start,
             tol=(10 * settings.tol) ** 2,
             max_iter=settings.max_iter,
-            means=release.means,
+            means=scaled.means,
             noise_sd=release.noise_sd,
         )
+    found = found.out_of_units(units, release, fit_intercept=settings.fit_intercept)
     if found.status is not LikelihoodStatus.INTERRUPTED:
         discard(settings.checkpoint)
     p = design.n_parameters
@@ -413,7 +430,9 @@ def _likelihood_fit(
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
-        covariance=design.to_coefficient_covariance(found.covariance[:p, :p]),
+        covariance=design.to_coefficient_covariance(
+            found.covariance[:p, :p], np.diag(found.model_covariance)[p - len(design.scale) : p] > 0
+        ),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),
         block_sd=found.block_sd,

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
 from unbin.design import Design
 from unbin.exceptions import ParameterError
-from unbin.families import BregmanFamily, Family
+from unbin.families import BregmanFamily, Family, Units
 from unbin.likelihood.identification import told_by_person
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import Solution, lbfgs
 from unbin.rows import Rows
-from unbin.typing import FloatArray
+from unbin.typing import BoolArray, FloatArray
 
+_FARTHEST = 10.0
+"""A standard error of a log or logit that is larger, over the range of its feature, is of a slope
+that runs away: nothing is known about it within any odds that occur."""
+_COLLINEAR = 1e-10
+"""Eigenvalue of the information, scaled to a unit diagonal, below which columns are dependent."""
 _TOL = 1e-7
 """The objective is a sum of rounded numbers: it cannot tell smaller gradients apart."""
 
@@ -32,11 +37,34 @@ class ObservedFit:
     nuisance : (m,)
     covariance : (p, p)
         Of the design's parameters.
+    told : (d,) bool
+        Slopes that the targets tell: not of a constant column, or one that runs away.
+    complaint : str
+        Why the coefficients are not identified; empty where they are.
+    in_nats : bool
+        Whether the objective is minus a log density, and not a divergence.
     """
 
     solution: Solution
     nuisance: FloatArray
     covariance: FloatArray
+    told: BoolArray
+    complaint: str
+    in_nats: bool
+
+    def out_of_units(self, units: Units, *, fit_intercept: bool) -> ObservedFit:
+        """Return the fit in the units of the target."""
+        solution = self.solution.out_of_units(units, fit_intercept=fit_intercept)
+        if self.in_nats:
+            level = float(np.log(units.scale))  # of the density
+            path = tuple(value + level for value in solution.path)
+            solution = replace(solution, value=solution.value + level, path=path)
+        return replace(
+            self,
+            solution=solution,
+            nuisance=units.nuisance_out(self.nuisance),
+            covariance=self.covariance * units.slope**2,
+        )
 
 
 def fit_observed(
@@ -61,8 +89,11 @@ def fit_observed(
         density = DensityObjective(design, family, y, design.ridge(alpha))
         solution = lbfgs(density, start, tol=_TOL, max_iter=max_iter)
         nuisance = solution.theta[p:]
-    covariance = _covariance(design, family, solution.theta[:p], nuisance, alpha)
-    return ObservedFit(solution, nuisance, covariance)
+    information = _information(design, family, solution.theta[:p], nuisance)
+    covariance = _covariance(design, family, information, nuisance, alpha)
+    told, complaint = _identification(design, family, information, covariance)
+    in_nats = not isinstance(family, BregmanFamily)
+    return ObservedFit(solution, nuisance, covariance, told, complaint, in_nats)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +147,37 @@ def _information(
 
 
 def _covariance(
-    design: Design, family: Family, theta: FloatArray, nuisance: FloatArray, alpha: float
+    design: Design, family: Family, information: FloatArray, nuisance: FloatArray, alpha: float
 ) -> FloatArray:
     """Return (I + R)^-1 I (I + R)^-1, which is I^-1 without a ridge."""
-    information = _information(design, family, theta, nuisance)
     scale = float(np.exp(2 * nuisance[0])) if family.name == "gaussian" else 1.0
     ridge = np.diag(design.ridge(alpha)) * design.n_people / scale
     bread = np.linalg.pinv(information + ridge, hermitian=True)
     return np.asarray(bread @ information @ bread)
+
+
+def _identification(
+    design: Design, family: Family, information: FloatArray, covariance: FloatArray
+) -> tuple[BoolArray, str]:
+    """Return the slopes that are told, and why not all of them are."""
+    slopes = slice(int(design.fit_intercept), None)
+    variance = np.diag(covariance)[slopes]
+    told = design.varies & (variance > 0)
+    reach = np.sqrt(np.maximum(variance, 0.0)) * design.ranges
+    # without a log or logit link eta has no scale of its own, and targets no end to run to
+    if np.isfinite(family.domain.low) and (design.varies & (~told | (reach > _FARTHEST))).any():
+        return told, (
+            "not identified: some combination of the features tells the targets of some people "
+            "perfectly (separation), so that a coefficient runs away; add a ridge with alpha"
+        )
+    size = np.sqrt(np.diag(information)[slopes][told])
+    scaled = information[slopes, slopes][np.ix_(told, told)] / np.outer(size, size)
+    if told.any() and np.linalg.eigvalsh(scaled)[0] < _COLLINEAR:
+        return told, (
+            "not identified: some features are combinations of others, so that only sums of their "
+            "effects can be told; drop one of them"
+        )
+    return told, ""
 
 
 def _moment_nuisance(family: Family, y: FloatArray, eta: FloatArray, p: int) -> FloatArray:

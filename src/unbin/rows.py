@@ -104,6 +104,10 @@ class Rows:
         """Return the same rows, ``place`` rows of other parts before them."""
         return replace(self, place=place)
 
+    def in_units(self, level: float, slope: float) -> Rows:
+        """Return the same rows for a predictor of which ``level`` is taken off, over ``slope``."""
+        return replace(self, offset=(self.offset - level) / slope)
+
     def sums(self, values: FloatArray) -> FloatArray:
         """Add up values of the rows within each block here."""
         return np.add.reduceat(values, self.start[:-1], axis=0)

@@ -21,7 +21,7 @@ class Step:
     ----------
     iteration : int
     objective : float
-        What is minimised, per person.
+        What is minimised, per person, in the solver's own units.
     distance, goal : float
         How far from the solution the solver thinks it is, and where it will stop.
     parameters : (p,) or None

@@ -7,7 +7,7 @@ tiles. Blocks are padded to whole tiles with rows of zeros.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,12 @@ class TorchRows:
         part = self.matrix[tiles]
         eta = (part.view(-1, part.shape[2]) @ theta).view(part.shape[:2])
         return eta if self.offset is None else eta.add_(self.offset[tiles])
+
+    def in_units(self, level: float, slope: float) -> TorchRows:
+        """Return the same rows for a predictor of which ``level`` is taken off, over ``slope``."""
+        offset = 0.0 if self.offset is None else self.offset
+        changed = (offset - level) / slope * self.people()[:, :, 0]  # padding stays 0
+        return replace(self, offset=changed, kept={})
 
     def people(self, tiles: slice = slice(None)) -> Tensor:
         """Return 1 for every person and 0 for padding, (t, tile, 1)."""

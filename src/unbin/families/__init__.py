@@ -5,7 +5,7 @@ from __future__ import annotations
 from numbers import Integral
 
 from unbin.exceptions import ParameterError
-from unbin.families.base import BinModel, BregmanFamily, DensityModel, Family, Interval
+from unbin.families.base import BinModel, BregmanFamily, DensityModel, Family, Interval, Units
 from unbin.families.beta_binomial import BetaBinomial
 from unbin.families.binomial import Binomial
 from unbin.families.gamma import Gamma
@@ -28,6 +28,7 @@ __all__ = [
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
+    "Units",
     "get_family",
 ]
 

@@ -73,6 +73,43 @@ class DensityModel:
     d_nuisance: FloatArray
 
 
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Units of the target in which a fit is made.
+
+    y = center + scale y', eta = level + slope eta', and the first nuisance parameter is
+    nuisance' + shift. Solvers hold starts, steps and thresholds against 1: in these units they mean
+    the same for dollars as for shares.
+    """
+
+    center: float = 0.0
+    scale: float = 1.0
+    level: float = 0.0
+    slope: float = 1.0
+    shift: float = 0.0
+
+    def into(self, y: FloatArray) -> FloatArray:
+        """Return targets, or edges between them, in these units."""
+        return np.asarray((y - self.center) / self.scale)
+
+    def theta_into(self, theta: FloatArray, *, fit_intercept: bool) -> FloatArray:
+        """Return intercept and slopes in these units."""
+        return (theta - self.level * first_only(theta, fit_intercept)) / self.slope
+
+    def theta_out(self, theta: FloatArray, *, fit_intercept: bool) -> FloatArray:
+        """Return intercept and slopes in the units of the target."""
+        return self.slope * theta + self.level * first_only(theta, fit_intercept)
+
+    def nuisance_out(self, nuisance: FloatArray) -> FloatArray:
+        """Return the nuisance parameters in the units of the target."""
+        return nuisance + self.shift * first_only(nuisance, True)
+
+
+def first_only(values: FloatArray, wanted: bool) -> FloatArray:
+    """Return 1 for the first of some values, if ``wanted``, and 0 for the others."""
+    return (np.arange(len(values)) < int(wanted)).astype(np.float64)
+
+
 class Family:
     """The distribution of a target given its linear predictor ``eta``.
 
@@ -142,6 +179,13 @@ class Family:
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         """Return nuisance parameters that match a mean and a variance of y as well as they can."""
         return np.zeros(0)
+
+    def units(self, center: float, spread: float) -> Units:
+        """Return the units to fit targets in that lie around ``center``, ``spread`` apart.
+
+        Those of the target unless the family holds targets of any scale.
+        """
+        return Units()
 
 
 class BregmanFamily(Family):

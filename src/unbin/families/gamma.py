@@ -16,6 +16,7 @@ from unbin.families.base import (
     DensityModel,
     Family,
     Interval,
+    Units,
     as_rows,
     keep_in_bins,
     log_link_mean,
@@ -93,6 +94,9 @@ class Gamma(Family):
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         dispersion = variance / max(mean, 1e-8) ** 2
         return np.array([np.log(np.clip(dispersion, 1e-4, 100.0))])
+
+    def units(self, center: float, spread: float) -> Units:
+        return Units(scale=center, level=math.log(center)) if center > 0 else Units()
 
 
 def shape_of(nuisance: FloatArray) -> float:

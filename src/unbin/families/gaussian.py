@@ -12,6 +12,7 @@ from unbin.families.base import (
     BregmanFamily,
     DensityModel,
     Interval,
+    Units,
     as_rows,
     tilted_bin_means,
     unweighted,
@@ -86,6 +87,9 @@ class Gaussian(BregmanFamily):
 
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         return np.array([0.5 * np.log(max(variance, 1e-12 * (1 + mean * mean)))])
+
+    def units(self, center: float, spread: float) -> Units:
+        return Units(center, spread, center, spread, float(np.log(spread)))
 
 
 def log_sigma_in_reach(nuisance: FloatArray) -> float:

@@ -19,7 +19,13 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
-from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
+from unbin.likelihood.scoring import (
+    ScoringResult,
+    log_score,
+    score_sums,
+    solve_quasi_score,
+    solve_scaled,
+)
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.likelihood.thinning import thin, worth_thinning
@@ -220,7 +226,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         covariance=jacobian @ cov @ jacobian.T,
         covariance_kind=kind,
         information=back.T @ information @ back,
-        meat=back.T @ (scores.T @ scores) @ back,
+        model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
         misfit=misfit,
         df=df,
         block_misfit=sums.block_misfit,

@@ -87,6 +87,9 @@ def identification(
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
     eigenvalue = _smallest_eigenvalue(fit.information[slopes, slopes][np.ix_(used, used)])
     extreme = _extreme_slope(design, family, fit)
+    reason = constant_features(design)
+    if reason is not None:
+        return Identification(False, reason, error, eigenvalue, fit.n_blocks)
     reason = _complaint(family, fit, d, eigenvalue, error, extreme)
     if reason is None:
         reason = (
@@ -95,6 +98,18 @@ def identification(
         )
         return Identification(True, reason, error, eigenvalue, fit.n_blocks)
     return Identification(False, f"not identified: {reason}", error, eigenvalue, fit.n_blocks)
+
+
+def constant_features(design: Design) -> str | None:
+    """Say which features do not vary, so that no method can tell their slopes; None if all do."""
+    constant = np.flatnonzero(~design.varies)
+    if not len(constant):
+        return None
+    columns = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
+    return (
+        f"not identified: {len(constant)} of {len(design.varies)} features are the same for "
+        f"everybody (counted from 0: {columns}), and the intercept takes up their effect; drop them"
+    )
 
 
 def _complaint(
@@ -107,9 +122,11 @@ def _complaint(
 ) -> str | None:
     """Return why the coefficients are not identified, or None."""
     n_blocks = fit.n_blocks
+    if n_blocks == 0:
+        return "what was published does not change with the coefficients; publish finer bins"
     if d == 0:
         return None
-    if n_blocks <= 1:
+    if n_blocks == 1:
         return (
             "a single block cannot tell the coefficients, every way of handing its targets to its "
             "people fits about as well; publish the table for several blocks"
@@ -179,8 +196,7 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     oracle = design.gram(fit.theta, partial(told_by_person, family, fit.nuisance))
     p = len(oracle)
     best = np.diag(solve_scaled(oracle, np.eye(p)))[shift:]
-    size = len(fit.information)
-    ours = np.diag(solve_scaled(fit.information, np.eye(size)))[shift:p]
+    ours = np.diag(fit.model_covariance)[shift:p]
     ok = (ours > 0) & (best > 0)
     return np.where(ok, np.minimum(best / np.where(ok, ours, 1.0), 1.0), np.nan)
 

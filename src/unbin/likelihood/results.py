@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
+import numpy as np
+
+from unbin.families import Units
 from unbin.likelihood.counts import PublishedCounts
+from unbin.release import Release
 from unbin.typing import FloatArray
+from unbin.units import out_of_units
 
 
 class Status(Enum):
@@ -54,8 +59,8 @@ class LikelihoodFit:
     covariance_kind : CovarianceKind
     information : (p, p)
         J, without the ridge.
-    meat : (p, p)
-        Σ g_b g_bᵀ of the block scores.
+    model_covariance : (p, p)
+        J⁻¹: the covariance if the model is right, without a ridge.
     misfit : float
         Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for.
     df : float
@@ -88,7 +93,7 @@ class LikelihoodFit:
     covariance: FloatArray
     covariance_kind: CovarianceKind
     information: FloatArray
-    meat: FloatArray
+    model_covariance: FloatArray
     misfit: float
     df: float
     block_misfit: FloatArray
@@ -103,3 +108,26 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     means: FloatArray | None
+
+    def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
+        """Return the fit in the units of the target, of whose release it is."""
+        counts = self.counts
+        factor = np.ones(len(self.theta) + len(self.nuisance))
+        factor[: len(self.theta)] = units.slope
+        square = np.outer(factor, factor)
+        return replace(
+            self,
+            theta=units.theta_out(self.theta, fit_intercept=fit_intercept),
+            nuisance=units.nuisance_out(self.nuisance),
+            covariance=self.covariance * square,
+            information=self.information / square,
+            model_covariance=self.model_covariance * square,
+            counts=replace(
+                counts,
+                lower=out_of_units(counts.lower, units, release),
+                upper=out_of_units(counts.upper, units, release),
+            ),
+            block_sd=self.block_sd * units.slope,
+            block_average=self.block_average * units.slope,
+            means=None if self.means is None else release.means,
+        )

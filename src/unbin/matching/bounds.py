@@ -18,7 +18,7 @@ import numpy as np
 
 from unbin import tables
 from unbin.exceptions import ReleaseError
-from unbin.families import Interval
+from unbin.families import Interval, Units
 from unbin.release import Release
 from unbin.segments import block_of_rows, segment_cumsum
 from unbin.typing import BoolArray, FloatArray, IntArray
@@ -79,12 +79,18 @@ class RankBounds:
         """Return the middle of each run's bounds; an open end lies a usual width out."""
         width = self.upper - self.lower
         usual = width[np.isfinite(width) & (width > 0)]
-        reach = float(np.median(usual)) if usual.size else 1.0
+        ends = np.concatenate([self.lower, self.upper])
+        apart = np.ptp(ends[np.isfinite(ends)]) if np.isfinite(ends).any() else 0.0
+        reach = float(np.median(usual)) if usual.size else float(apart) or 1.0
         low = np.where(np.isfinite(self.lower), self.lower, self.upper - reach)
         high = np.where(np.isfinite(self.upper), self.upper, self.lower + reach)
         open_ended = np.isinf(self.lower) & np.isinf(self.upper)
         low, high = np.where(open_ended, 0.0, low), np.where(open_ended, 0.0, high)
         return np.asarray(0.5 * (low + high))
+
+    def in_units(self, units: Units) -> RankBounds:
+        """Return the bounds of the target in other units."""
+        return replace(self, lower=units.into(self.lower), upper=units.into(self.upper))
 
     def silent(self, domain: Interval) -> BoolArray:
         """Mark the runs of blocks about which nothing was published."""

@@ -16,6 +16,7 @@ from unbin.matching.solvers import SOLVERS, Solution, Status
 from unbin.matching.start import block_means_start, random_start
 from unbin.release import Release
 from unbin.typing import FloatArray
+from unbin.units import units_of
 
 _SAME_OBJECTIVE = 0.01
 """Restarts whose objectives differ by less than this share of what there is to explain agree."""
@@ -54,6 +55,7 @@ def fit_matching(
     alpha: float,
     solver: str,
     init: str | FloatArray,
+    start: FloatArray | None = None,
     n_init: int,
     tol: float,
     max_iter: int,
@@ -62,19 +64,26 @@ def fit_matching(
     """Fit the paper's estimator to a release aligned with the design.
 
     ``init`` is "block-means", "random" or theta itself; starts after the first are random.
+    ``start`` is where a solver was stopped earlier, and takes the place of ``init``.
     """
-    bounds = matching_bounds(release, family)
-    objective = Objective(design, family, design.ridge(alpha), bounds)
+    bounds, units = matching_bounds(release, family), units_of(release, family)
+    if not isinstance(init, str):
+        init = units.theta_into(init, fit_intercept=design.fit_intercept)
+    ridge = design.ridge(alpha)
+    objective = Objective(design.in_units(units), family, ridge, bounds.in_units(units))
     solutions = []
     for k in range(n_init):
-        theta = _start(init if k == 0 else "random", design, bounds, family, rng)
+        first = init if start is None else start
+        theta = _start(first if k == 0 else "random", objective, rng)
+        theta[design.fit_intercept :] *= design.varies
         solutions.append(SOLVERS[solver](objective, theta, tol=tol, max_iter=max_iter))
         if solutions[-1].status is Status.INTERRUPTED:
             break
     best = min(solutions, key=lambda solution: solution.value)
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status
-    z, spread = _targets(objective, best.theta)
+    best = best.out_of_units(units, fit_intercept=design.fit_intercept)
+    z, spread = _targets(Objective(design, family, ridge, bounds), best.theta)
     return MatchingFit(replace(best, status=status), z, spread, disagreement)
 
 
@@ -118,17 +127,12 @@ def release_divergence(
     return objective.evaluate(np.zeros(0))[0]
 
 
-def _start(
-    init: str | FloatArray,
-    design: Design,
-    bounds: RankBounds,
-    family: BregmanFamily,
-    rng: np.random.Generator,
-) -> FloatArray:
+def _start(init: str | FloatArray, objective: Objective, rng: np.random.Generator) -> FloatArray:
     if not isinstance(init, str):
         return init
+    assert objective.bounds is not None
     start = block_means_start if init == "block-means" else random_start
-    return start(design, bounds, family, rng)
+    return start(objective.design, objective.bounds, objective.family, rng)
 
 
 def _identification(

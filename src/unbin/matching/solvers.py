@@ -11,6 +11,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from unbin.families import Units
 from unbin.matching.objective import Objective
 from unbin.typing import FloatArray
 from unbin.watching import Step, stop_after, unwatched
@@ -97,6 +98,16 @@ class Solution:
     n_iter: int
     path: tuple[float, ...]
     status: Status
+
+    def out_of_units(self, units: Units, *, fit_intercept: bool) -> Solution:
+        """Return the solution in the units of the target; divergences go with their square."""
+        square = units.slope**2
+        return replace(
+            self,
+            theta=units.theta_out(self.theta, fit_intercept=fit_intercept),
+            value=self.value * square,
+            path=tuple(value * square for value in self.path),
+        )
 
 
 @dataclass(frozen=True, slots=True)
