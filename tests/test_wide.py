@@ -97,6 +97,7 @@ def test_sums_of_blocks_equal_numpy():
     np.testing.assert_allclose(design.gram(theta, np.exp), expected, rtol=1e-9, atol=1e-8)
 
 
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 def test_threads_change_nothing():
     X, y, county = make_people(n=40_000)
     target = unbin.aggregate(y, county, 5).align(county)

@@ -431,7 +431,7 @@ def _likelihood_fit(
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
         covariance=design.to_coefficient_covariance(
-            found.covariance[:p, :p], np.diag(found.model_covariance)[p - len(design.scale) : p] > 0
+            found.covariance[:p, :p], found.told()[p - len(design.scale) : p]
         ),
         nuisance=found.nuisance,
         dispersion=dispersion(family, found.nuisance),

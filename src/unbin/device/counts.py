@@ -12,13 +12,21 @@ import numpy as np
 
 from unbin.device.backend import Machine, Tensor, torch
 from unbin.exceptions import EngineError
-from unbin.families.counts import NEGLIGIBLE, OPEN, SMALL_TAIL, TINY, integers_of_bins, term_tables
+from unbin.families.counts import (
+    MOST_TERMS,
+    NEGLIGIBLE,
+    OPEN,
+    SMALL_TAIL,
+    TINY,
+    integers_of_bins,
+    long_bins,
+    term_tables,
+)
 from unbin.typing import FloatArray
 
 _MOST_INTEGERS = 1 << 14
 """Bins with more integers than this, put together, are left to the local engine."""
 _CHECK_EVERY = 16
-_LONGEST_TAIL = 1 << 22
 
 
 class CountBins:
@@ -127,19 +135,17 @@ class CountBins:
         small = mass < SMALL_TAIL
         if small.any():
             cells = torch.broadcast_to(low, mass.shape)[small]
-            tail, tail_score = self._tail(law, cells, omega[small], small)
-            mass[small] = tail
-            score[small] = tail_score + law.level[small] * tail
+            mass[small], score[small] = self._tail(law, cells, omega[small], small)
         return mass, score
 
-    def _tail(self, law: Any, j: Tensor, omega: Tensor, small: Tensor) -> tuple[Tensor, Tensor]:
-        """Sum terms from ``j`` on, where they fall, until they no longer count."""
+    def _tail(self, law: Any, low: Tensor, omega: Tensor, small: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum terms from ``low`` on, where they fall, until they no longer count."""
         slope = law.slope[small]
-        r = torch.exp(law.log_zero[small] + j * law.log_omega[small] + self.log_terms[j])
-        growth = self.growth[j]
-        j = j.to(r.dtype)
+        r = torch.exp(law.log_zero[small] + low * law.log_omega[small] + self.log_terms[low])
+        growth = self.growth[low]
+        j = low.to(r.dtype)
         total, score = r.clone(), r * (growth - slope * j)
-        for step in range(_LONGEST_TAIL):
+        for step in range(MOST_TERMS):
             if step % _CHECK_EVERY == 0 and not (r > NEGLIGIBLE * total + TINY).any():
                 break
             r = r * omega * (1 + self.b * j) / (j + 1)
@@ -147,6 +153,12 @@ class CountBins:
             j = j + 1
             total += r
             score += r * (growth - slope * j)
+        score += law.level[small] * total
+        long = r > NEGLIGIBLE * total + TINY
+        if self.b > 0 and long.any():
+            first, mean = low[long].cpu().numpy(), law.mean[small][long].double().cpu().numpy()
+            found = long_bins(self.b, mean, first, np.full_like(first, OPEN))
+            total[long], score[long] = (self.machine.send(each).to(r.dtype) for each in found)
         return total, score
 
 

@@ -8,7 +8,9 @@ All three have p_(j+1) / p_j = omega (1 + b j)/(j + 1) with omega = mean/(1 + b 
 
 with b = 0 and g = 1 (Poisson), b = -1/trials and g = 1 - mean/trials (binomial, logit link),
 b = dispersion and g = 1 (negative binomial, log link). A bin is summed from its largest term
-outwards until terms no longer count.
+outwards until terms no longer count. Terms of a negative binomial may fall so slowly that millions
+of them count; past ``MOST_TERMS`` its bins are incomplete beta functions instead, with which
+P(y < j) = I_v(1/b, j) for v = 1/(1 + b mean).
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numba import njit
+from scipy.special import betainc, betaincc
 
 from unbin.families.base import BinModel, as_rows
 from unbin.typing import FloatArray, IntArray
@@ -30,6 +33,10 @@ TINY = 1e-307
 """Below this numbers lose their digits and no longer fall when multiplied by 0.99."""
 SMALL_TAIL = 1e-3
 """An open bin above this is 1 minus the rest; below, the tail is summed term by term."""
+MOST_TERMS = 2_000
+"""Of a negative binomial, on either side of the largest; the other laws fall faster."""
+_STEP = 5e-3
+"""Of numeric derivatives in log b."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +70,36 @@ def count_bins(
     finite = high[high < OPEN]
     size = max(int(low.max(initial=0)), int(finite.max(initial=0))) + 2
     law_rows = (law.mean, law.log_omega, law.log_zero, law.g, law.slope, law.level)
-    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, term_tables(law.b, size))
+    most = MOST_TERMS if law.b > 0 else OPEN
+    q, d_eta, d_log_b = _count_bins(law_rows, law.b, low, high, term_tables(law.b, size), most)
+    row, k = np.nonzero(np.isnan(q))
+    if len(row):
+        place = row if len(low) > 1 else 0
+        q[row, k], d_log_b[row, k] = long_bins(law.b, law.mean[row], low[place, k], high[place, k])
     return BinModel(q, d_eta, d_log_b[None][:n_nuisance])
+
+
+def long_bins(
+    b: float, mean: FloatArray, low: IntArray, high: IntArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return q and dq/d log b of bins of a negative binomial, one for each mean, all (m,)."""
+    up, down = (_long_mass(b * math.exp(step), mean, low, high) for step in (_STEP, -_STEP))
+    far_up, far_down = (
+        _long_mass(b * math.exp(step), mean, low, high) for step in (2 * _STEP, -2 * _STEP)
+    )
+    slope = (8 * (up - down) - (far_up - far_down)) / (12 * _STEP)
+    return _long_mass(b, mean, low, high), slope
+
+
+def _long_mass(b: float, mean: FloatArray, low: IntArray, high: IntArray) -> FloatArray:
+    """Return P(low <= y <= high), as a difference of the two probabilities that are smaller."""
+    v, r, begins, ends = 1 / (1 + b * mean), 1 / b, low > 0, high < OPEN
+    first, after = np.where(begins, low, 1), np.where(ends, high + 1, 1)
+    below = np.where(begins, betainc(r, first, v), 0.0)
+    above = np.where(begins, betaincc(r, first, v), 1.0)
+    to_end = np.where(ends, betainc(r, after, v), 1.0)
+    beyond = np.where(ends, betaincc(r, after, v), 0.0)
+    return np.where(above < 0.5, above - beyond, to_end - below)
 
 
 def integers_of_bins(lower: FloatArray, upper: FloatArray) -> tuple[IntArray, IntArray]:
@@ -101,36 +136,48 @@ def _term(j, start, log_omega, tables):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _sum_bin(low, high, mode, start, log_omega, omega, slope, tables):  # type: ignore[no-untyped-def]
-    """Return sum p_j, sum p_j (growth_j - slope j), p_low and p_high of a bounded bin."""
+def _sum_bin(low, high, mode, start, log_omega, omega, slope, tables, most):  # type: ignore[no-untyped-def]
+    """Return sum p_j, sum p_j (growth_j - slope j), p_low and p_high of a bounded bin.
+
+    The sums are NaN if there are too many terms.
+    """
     ratio, _, growth = tables
     anchor = min(max(mode, low), high)
     p = _term(anchor, start, log_omega, tables)
     total, score = p, p * (growth[anchor] - slope * anchor)
     r, j = p, anchor
-    while j < high and r > NEGLIGIBLE * total:
+    while j < high and r > NEGLIGIBLE * total and j - anchor < most:
         r *= omega * ratio[j]
         j += 1
         total += r
         score += r * (growth[j] - slope * j)
+    unfinished = j < high and r > NEGLIGIBLE * total
     p_high = r if j == high else 0.0
     r, j = p, anchor
-    while j > low and r > NEGLIGIBLE * total:
+    while j > low and r > NEGLIGIBLE * total and anchor - j < most:
         j -= 1
         r /= omega * ratio[j]
         total += r
         score += r * (growth[j] - slope * j)
     p_low = r if j == low else 0.0
+    if unfinished or (j > low and r > NEGLIGIBLE * total):
+        p_low, p_high = _term(low, start, log_omega, tables), _term(high, start, log_omega, tables)
+        return np.nan, np.nan, p_low, p_high
     return total, score, p_low, p_high
 
 
 @njit(cache=True, nogil=True)
-def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyped-def]
-    """Return sum p_j and sum p_j (growth_j - slope j) over j >= low, where terms fall."""
+def _sum_tail(low, b, start, log_omega, slope, tables, most):  # type: ignore[no-untyped-def]
+    """Return sum p_j and sum p_j (growth_j - slope j) over j >= low, where terms fall.
+
+    NaN if there are too many of them.
+    """
     omega = math.exp(log_omega)
     r, growth, j = _term(low, start, log_omega, tables), tables[2][low], low
     total, score = r, r * (growth - slope * low)
     while r > NEGLIGIBLE * total + TINY:
+        if j - low >= most:
+            return np.nan, np.nan
         r *= omega * (1 + b * j) / (j + 1)
         growth += b * j / (1 + b * j)
         j += 1
@@ -140,8 +187,8 @@ def _sum_tail(low, b, start, log_omega, slope, tables):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-def]
-    """Return q, dq/d eta and dq/d log b, each (n, K)."""
+def _count_bins(law_rows, b, lower, upper, tables, most):  # type: ignore[no-untyped-def]
+    """Return q, dq/d eta and dq/d log b, each (n, K); q is NaN where there are too many terms."""
     mean, log_omega, log_zero, g, slope, level = law_rows
     n, k_bins = len(mean), lower.shape[1]
     # one block: the allocator keeps it from call to call; rows are last in it, and first outside
@@ -158,7 +205,7 @@ def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-d
                 continue
             if high < OPEN:
                 mass, score, p_low, p_high = _sum_bin(
-                    low, high, mode, log_zero[i], log_omega[i], omega, slope[i], tables
+                    low, high, mode, log_zero[i], log_omega[i], omega, slope[i], tables, most
                 )
                 score += level[i] * mass
                 if low == covered:
@@ -171,12 +218,14 @@ def _count_bins(law_rows, b, lower, upper, tables):  # type: ignore[no-untyped-d
                     mass_below, score_below = 0.0, 0.0
                 elif low != covered:
                     mass_below, score_below, _, _ = _sum_bin(
-                        0, low - 1, mode, log_zero[i], log_omega[i], omega, slope[i], tables
+                        0, low - 1, mode, log_zero[i], log_omega[i], omega, slope[i], tables, most
                     )
                     score_below += level[i] * mass_below
                 mass, score = 1 - mass_below, -score_below
                 if mass < SMALL_TAIL:
-                    mass, score = _sum_tail(low, b, log_zero[i], log_omega[i], slope[i], tables)
+                    mass, score = _sum_tail(
+                        low, b, log_zero[i], log_omega[i], slope[i], tables, most
+                    )
                     score += level[i] * mass
                 p_low, rest = _term(low, log_zero[i], log_omega[i], tables), 0.0
             q[i, k], d_log_b[i, k] = mass, score

@@ -23,6 +23,9 @@ from unbin.families.base import (
 from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
 
+_SMALLEST, _LARGEST = 1e-10, 1e6
+"""Dispersions beyond which the law no longer changes: Poisson, and everybody at 0."""
+
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial(Family):
@@ -54,16 +57,19 @@ class NegativeBinomial(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return mean + float(np.exp(nuisance[0])) * mean * mean
+        return mean + dispersion_of(nuisance) * mean * mean
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        return count_bins(self.count_law(eta, nuisance), lower, upper, n_nuisance=1)
+        model = count_bins(self.count_law(eta, nuisance), lower, upper, n_nuisance=1)
+        if not np.log(_SMALLEST) <= nuisance[0] <= np.log(_LARGEST):
+            model.d_nuisance[:] = 0.0
+        return model
 
     def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
         """Return the law of each row."""
-        xp, a, mean = namespace(eta), float(np.exp(nuisance[0])), self.inverse_link(eta)
+        xp, a, mean = namespace(eta), dispersion_of(nuisance), self.inverse_link(eta)
         log_growth = xp.log1p(a * mean)
         return CountLaw(
             b=a,
@@ -79,7 +85,7 @@ class NegativeBinomial(Family):
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:
         model, mean = self.bins(eta, lower, upper, nuisance), self.inverse_link(eta)
-        scale = 1 + np.exp(nuisance[0]) * mean
+        scale = 1 + dispersion_of(nuisance) * mean
         return tilted_bin_means(mean, scale, model, np.maximum(lower, 0), upper)
 
     def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
@@ -91,3 +97,8 @@ class NegativeBinomial(Family):
         safe = max(mean, 0.01)
         dispersion = (variance - safe) / safe**2
         return np.array([np.log(np.clip(dispersion, 0.01, 100.0))])
+
+
+def dispersion_of(nuisance: FloatArray) -> float:
+    """Return the dispersion, kept where it counts."""
+    return float(np.exp(np.clip(nuisance[0], np.log(_SMALLEST), np.log(_LARGEST))))

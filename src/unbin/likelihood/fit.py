@@ -36,6 +36,8 @@ _SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
 
 
+_HELD = 1e8
+"""Ridge that holds slopes at 0, in units of what a person tells about them."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
 
@@ -150,32 +152,71 @@ def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
 def solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
-    """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be."""
+    """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be.
+
+    Where there is no root to be found, the iterate that explains the table best is given, but
+    never one that explains it worse than slopes of 0 do.
+    """
     thinned = worth_thinning(problem)
     cap = step_scale(problem, free)
     passes = min(max_iter, _FULL_PASSES) if thinned else max_iter
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
-    if _is_final(result):
+    if _is_final(problem, result):
         return result
     if thinned:
         second = solve(thin(problem), free, penalty, 1e-2, max_iter).free
     else:
         second = maximise_composite(problem, free, penalty).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
-    if _is_final(again):
+    if _is_final(problem, again):
         return again
     null = solve_quasi_score(
         problem, null_point(problem), penalty, cap=0.25 * cap, tol=tol, max_iter=passes
     )
-    if _is_final(null):
+    if _is_final(problem, null):
         return null
-    best = max(result, again, null, key=lambda found: _penalised(problem, found, penalty))
-    if best.sums.spread >= _SINGULAR:
-        return best
-    composite = maximise_composite(problem, best.free, penalty)
-    status = Status.COMPOSITE if composite.converged else Status.NOT_CONVERGED
-    sums = score_sums(problem, composite.free, penalty)
-    return ScoringResult(composite.free, sums, status, composite.n_iter, ())
+    found = [result, again, null]
+    best = max(found, key=lambda each: _penalised(problem, each, penalty))
+    if best.sums.spread < _SINGULAR:
+        found = [_composite_fit(problem, best.free, penalty)]
+    pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
+    better = [each for each in found if _explains_more(problem, each, pooled)]
+    return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
+
+
+def pooled_fit(
+    problem: Problem, penalty: FloatArray, *, tol: float, max_iter: int
+) -> ScoringResult:
+    """Fit level and scale alone, all slopes 0."""
+    free = null_point(problem)
+    slopes = np.zeros(len(free), dtype=bool)
+    slopes[problem.design.fit_intercept - problem.coordinates.fixed_intercept :] = True
+    slopes[problem.coordinates.n_slopes :] = False
+    held = np.where(slopes, _HELD * problem.n_people, penalty)
+    cap = 0.25 * step_scale(problem, free)
+    found = solve_quasi_score(problem, free, held, cap=cap, tol=tol, max_iter=max_iter)
+    free = np.where(slopes, 0.0, found.free)
+    sums = score_sums(problem, free, penalty)
+    return ScoringResult(free, sums, Status.POOLED, found.n_iter, found.path)
+
+
+def _composite_fit(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoringResult:
+    """Maximise the composite likelihood, where S is too close to singular for scoring."""
+    found = maximise_composite(problem, free, penalty)
+    status = Status.COMPOSITE if found.converged else Status.NOT_CONVERGED
+    sums = score_sums(problem, found.free, penalty)
+    return ScoringResult(found.free, sums, status, found.n_iter, ())
+
+
+def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResult) -> bool:
+    """Tell whether slopes explain the table better than slopes of 0, by score and by misfit.
+
+    Where a scale collapses the score may rise, people beyond the outermost edges being free to be
+    anywhere, but the misfit does too. Means of ordinal bins cannot run away like that.
+    """
+    gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
+    less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
+    return bool(gain > 0 and (less or problem.family.has_thresholds))
 
 
 def _penalised(problem: Problem, result: ScoringResult, penalty: FloatArray) -> float:
@@ -197,11 +238,27 @@ def _without_unlikely_bins(
     return problem, solve(problem, result.free, penalty, tol, max_iter)
 
 
-def _is_final(result: ScoringResult) -> bool:
-    """Tell whether there is nothing left to try: solved, away from singular S, or interrupted."""
+def _is_final(problem: Problem, result: ScoringResult) -> bool:
+    """Tell whether there is nothing left to try: interrupted, or a root worth having.
+
+    That is away from singular S, and no worse than slopes of 0.
+    """
     if result.status is Status.INTERRUPTED:
         return True
-    return result.status is Status.CONVERGED and result.sums.spread >= _SINGULAR
+    if result.status is not Status.CONVERGED or result.sums.spread < _SINGULAR:
+        return False
+    return log_score(problem, result.sums) >= _null_score(problem)
+
+
+def _null_score(problem: Problem) -> float:
+    """Return the log score per person with slopes of 0; -inf where people have offsets."""
+    if problem.design.has_offset:
+        return -np.inf
+    counts, family = problem.counts, problem.family
+    theta, nuisance = problem.coordinates.split(null_point(problem))
+    eta = np.full(len(counts.n), theta[0] if problem.design.fit_intercept else 0.0)
+    share = family.bins(eta, counts.lower, counts.upper, nuisance).probability
+    return counts.log_score(share * counts.n[:, None])
 
 
 def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:

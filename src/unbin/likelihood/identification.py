@@ -17,7 +17,7 @@ from unbin.families import Family
 from unbin.families.base import namespace
 from unbin.likelihood.ecological import EcologicalFit
 from unbin.likelihood.inference import WaldTest, wald_test
-from unbin.likelihood.results import LikelihoodFit
+from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import solve_scaled
 from unbin.typing import FloatArray
 
@@ -122,6 +122,11 @@ def _complaint(
 ) -> str | None:
     """Return why the coefficients are not identified, or None."""
     n_blocks = fit.n_blocks
+    if fit.status is Status.POOLED:
+        return (
+            "no slopes were found that explain the table better than slopes of 0; the family may "
+            "be wrong (try family='ordinal'), or add a ridge with alpha"
+        )
     if n_blocks == 0:
         return "what was published does not change with the coefficients; publish finer bins"
     if d == 0:

@@ -10,7 +10,7 @@ import numpy as np
 from unbin.families import Units
 from unbin.likelihood.counts import PublishedCounts
 from unbin.release import Release
-from unbin.typing import FloatArray
+from unbin.typing import BoolArray, FloatArray
 from unbin.units import out_of_units
 
 
@@ -27,13 +27,16 @@ class Status(Enum):
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."
     )
-
+    POOLED = (
+        "No slopes were found that explain the published table better than slopes of 0, so these "
+        "are given: the same mean for everybody."
+    )
     INTERRUPTED = "The fit was stopped before the quasi-score was solved; the last iterate is kept."
 
     @property
     def converged(self) -> bool:
         """Whether the estimate solves its equations."""
-        return self not in (Status.NOT_CONVERGED, Status.INTERRUPTED)
+        return self not in (Status.NOT_CONVERGED, Status.POOLED, Status.INTERRUPTED)
 
 
 class CovarianceKind(Enum):
@@ -108,6 +111,10 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     means: FloatArray | None
+
+    def told(self) -> BoolArray:
+        """Mark the parameters that the release says something about, shape (p,)."""
+        return (np.diag(self.model_covariance) > 0) & (self.status is not Status.POOLED)
 
     def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
         """Return the fit in the units of the target, of whose release it is."""
