@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 from scipy.special import expit, log_ndtr, logsumexp
+from scipy.stats import nbinom
 
 from unbin.exceptions import ParameterError
 from unbin.families import (
@@ -22,8 +23,10 @@ from unbin.families import (
     NegativeBinomial,
     Ordinal,
     Poisson,
+    counts,
     get_family,
 )
+from unbin.families.counts import long_bins
 from unbin.families.elementary import exp_below_one
 from unbin.families.latent import Logistic
 
@@ -340,6 +343,38 @@ def test_an_open_bin_out_of_reach_ends():
         )
         law = stats.nbinom(1.0, 1 / (1 + np.exp(log_mean)))
         np.testing.assert_allclose(q.probability[0, 1], law.sf(1999), rtol=1e-10, atol=1e-300)
+
+
+@pytest.mark.parametrize("dispersion", [1.0, 30.0, 1e3, 1e5])
+def test_long_tails_of_counts_are_beta_functions(dispersion, monkeypatch):
+    """Millions of terms count: summing them took minutes, and no interrupt was looked at."""
+    family, used = get_family("negative-binomial"), []
+    monkeypatch.setattr(
+        counts, "long_bins", lambda *args: used.append(len(args[1])) or long_bins(*args)
+    )
+    eta = np.linspace(-6, 9, 40)
+    lower = np.array([0.0, 1, 3, 100, 5_000])
+    upper = np.array([0.0, 2, 99, 4_999, np.inf])
+    found = family.bins(eta, lower, upper, np.log([dispersion]))
+    law = nbinom(1 / dispersion, 1 / (1 + dispersion * np.exp(eta[:, None])))
+    above = law.sf(lower - 1) - np.where(np.isinf(upper), 0.0, law.sf(upper))
+    below = np.where(np.isinf(upper), 1.0, law.cdf(upper)) - law.cdf(lower - 1)
+    expected = np.where(law.sf(lower - 1) < 0.5, above, below)
+    np.testing.assert_allclose(found.probability, expected, rtol=1e-9, atol=1e-300)
+    step = 1e-4
+    up, down = (
+        family.bins(eta, lower, upper, np.log([dispersion]) + s).probability for s in (step, -step)
+    )
+    np.testing.assert_allclose(found.d_nuisance[0], (up - down) / (2 * step), atol=1e-7)
+    assert sum(used) > 0
+
+
+def test_dispersions_end_where_the_law_no_longer_changes():
+    family, edges = get_family("negative-binomial"), (np.array([0.0, 1]), np.array([0.0, np.inf]))
+    far, further = (family.bins(np.zeros(3), *edges, np.array([a])) for a in (50.0, 700.0))
+    np.testing.assert_array_equal(far.probability, further.probability)
+    np.testing.assert_array_equal(further.d_nuisance, 0.0)
+    assert np.isfinite(family.variance(np.zeros(3), np.array([700.0]))).all()
 
 
 @pytest.mark.parametrize("mean", [0.01, 3.0, 80.0, 900.0, 5000.0])

@@ -1,4 +1,4 @@
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,8 +11,9 @@ from unbin.design import lay_out
 from unbin.exceptions import DomainError, ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import Status, fit_likelihood
+from unbin.likelihood import fit as fit_module
 from unbin.likelihood.ecological import block_means_regression, block_targets
-from unbin.likelihood.fit import make_problem, ridge_penalty
+from unbin.likelihood.fit import _explains_more, make_problem, pooled_fit, ridge_penalty
 from unbin.likelihood.identification import (
     compare_with_block_means,
     efficiency,
@@ -21,7 +22,7 @@ from unbin.likelihood.identification import (
 from unbin.likelihood.inference import goodness_of_fit, wald_test, worst_blocks
 from unbin.likelihood.order import order_sums, published_order
 from unbin.likelihood.results import CovarianceKind
-from unbin.likelihood.scoring import _Memory, score_sums
+from unbin.likelihood.scoring import ScoringResult, _Memory, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import published_counts
 from unbin.likelihood.thinning import thin, worth_thinning
@@ -332,6 +333,77 @@ def test_order_statistics_are_refused_by_thresholds():
     release = quantile_release(case, (0.5,)).align(names_of(case)).release
     with pytest.raises(ReleaseError, match="knows nothing of values between edges"):
         fit_likelihood(case.design, release, get_family("ordinal"))
+
+
+def test_means_are_refused_by_thresholds():
+    case = make_case(11)
+    means = np.zeros(len(case.release))
+    with pytest.raises(ReleaseError, match="has no mean in the units of the target"):
+        fit_likelihood(case.design, case.release, get_family("ordinal"), means=means)
+
+
+def solved_nowhere(problem, free, penalty, **_):
+    """Stand in for scoring that ends far from any root, the scale collapsed."""
+    held = penalty.max(initial=0.0) > 1e6  # slopes held at 0: the pooled fit
+    at = free if held else np.append(np.full(len(free) - 1, 20.0), -5.0)
+    return ScoringResult(at, score_sums(problem, at, penalty), Status.NOT_CONVERGED, 1, (1.0,))
+
+
+def test_no_fit_explains_its_table_worse_than_slopes_of_0(monkeypatch):
+    case = make_case(20, n_blocks=30)
+    monkeypatch.setattr(fit_module, "solve_quasi_score", solved_nowhere)
+    monkeypatch.setattr(fit_module, "maximise_composite", lambda _p, free, _: Ended(free))
+    fit = fit_likelihood(case.design, case.release, get_family("gaussian"))
+    assert fit.status is Status.POOLED
+    assert not fit.status.converged
+    np.testing.assert_array_equal(fit.theta[1:], 0.0)
+    assert not fit.told().any()
+    assert fit.theta[0] == pytest.approx(case.y.mean(), abs=0.1)
+    found = identification(case.design, get_family("gaussian"), fit, 4)
+    assert "slopes of 0" in found.reason
+    assert not found.identified
+
+
+@dataclass
+class Ended:
+    free: np.ndarray
+    converged: bool = False
+    n_iter: int = 1
+
+
+@pytest.mark.parametrize(
+    ("score", "misfit", "kind", "more"),
+    [
+        (0.1, 0.5, "gaussian", True),
+        (0.1, 2.0, "gaussian", False),  # a scale that collapsed
+        (-0.1, 0.5, "gaussian", False),
+        (0.1, 2.0, "ordinal", True),  # means of bins cannot run away
+    ],
+)
+def test_what_explains_a_table_better_than_slopes_of_0(score, misfit, kind, more):
+    case = make_case(21)
+    problem = make_problem(case.design, case.release, get_family(kind))
+    penalty = ridge_penalty(problem, 0.0)
+    pooled = pooled_fit(problem, penalty, tol=1e-6, max_iter=50)
+    share = np.exp(score) * pooled.sums.mean  # expected counts that score so much more
+    sums = replace(pooled.sums, mean=share, block_misfit=misfit * pooled.sums.block_misfit)
+    other = replace(pooled, sums=sums, status=Status.NOT_CONVERGED)
+    assert _explains_more(problem, other, pooled) is more
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "ordinal"])
+def test_the_pooled_fit_is_that_of_everybody_together(kind):
+    """Against the same family fitted to a design without features."""
+    case = make_case(22, kind=kind)
+    family = get_family(kind)
+    problem = make_problem(case.design, case.release, family)
+    pooled = pooled_fit(problem, ridge_penalty(problem, 0.0), tol=1e-10, max_iter=50)
+    bare = lay_out(np.empty((len(case.y), 0)), case.codes, len(case.release))
+    alone = fit_likelihood(bare, case.release, family, tol=1e-10, block_effects=False)
+    theta, nuisance = problem.coordinates.split(pooled.free)
+    np.testing.assert_array_equal(theta[1:], 0.0)
+    np.testing.assert_allclose(theta[:1], alone.theta, atol=1e-4)
+    np.testing.assert_allclose(nuisance, alone.nuisance, atol=1e-4)
 
 
 # -- uncertainty and diagnostics -----------------------------------------------------------------

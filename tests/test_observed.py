@@ -5,7 +5,7 @@ import pytest
 import statsmodels.api as sm
 
 import unbin
-from unbin.exceptions import ParameterError
+from unbin.exceptions import IdentificationWarning, ParameterError
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +69,58 @@ def test_ordinal_needs_bins(rows):
     _, X, mean = rows
     with pytest.raises(ParameterError, match="needs published bins"):
         unbin.AggregatedGLM("ordinal").fit(X, mean)
+
+
+@pytest.mark.parametrize(
+    ("family", "share", "column"),
+    [("binomial", 0.5, "threshold"), ("binomial", 0.1, "dummy"), ("poisson", 0.1, "dummy")],
+)
+def test_separation_is_said(family, share, column):
+    """A feature that tells some people's target: the coefficient runs away without a ridge."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=300), rng.normal(size=300)
+    apart = x > 0 if column == "threshold" else rng.random(300) < share
+    y = apart | (rng.random(300) < 0.5) if column == "dummy" else apart
+    if family == "poisson":
+        y = rng.poisson(1.0, 300) * ~apart
+    X = np.column_stack([x if column == "threshold" else apart, z]).astype(float)
+    with pytest.warns(IdentificationWarning, match="separation"):
+        model = unbin.AggregatedGLM(family).fit(X, y.astype(float))
+    assert not model.diagnostics_.identified
+    model = unbin.AggregatedGLM(family, alpha=0.01).fit(X, y.astype(float))
+    assert model.diagnostics_.identified
+
+
+def test_a_steep_slope_is_not_separation():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 1))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-4 * X[:, 0]))).astype(float)
+    assert unbin.AggregatedGLM("binomial").fit(X, y).diagnostics_.identified
+
+
+def test_columns_that_are_combinations_of_others_are_said(rows):
+    rng, X, _ = rows
+    y = X[:, 0] + rng.normal(size=len(X))
+    with pytest.warns(IdentificationWarning, match="combinations of others"):
+        model = unbin.AggregatedGLM().fit(np.column_stack([X, X[:, 0] - X[:, 1]]), y)
+    assert not model.diagnostics_.identified
+
+
+@pytest.mark.parametrize("y", ["observed", "likelihood", "matching"])
+def test_constant_features_are_not_estimable(y):
+    rng = np.random.default_rng(0)
+    blocks = np.repeat([f"{b:02d}" for b in range(40)], 30)
+    X = np.column_stack([rng.normal(size=1200) + np.repeat(rng.normal(size=40), 30), np.ones(1200)])
+    target = X[:, 0] + rng.normal(size=1200)
+    model = unbin.AggregatedGLM(method="matching" if y == "matching" else "likelihood")
+    if y != "observed":
+        target = unbin.aggregate(target, blocks, 5).align(blocks)
+    with pytest.warns(IdentificationWarning, match="1 of 2 features are the same for everybody"):
+        model.fit(X, target)
+    assert model.coef_[1] == 0
+    if y != "matching":
+        assert model.standard_errors_[0] > 0
+        assert np.isnan(model.standard_errors_[1])
+    with pytest.warns(IdentificationWarning, match="2 of 2 features"):
+        model.fit(np.ones((1200, 2)), target)
+    np.testing.assert_array_equal(model.coef_, 0.0)

@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression, PoissonRegressor, Ridge
 
 import unbin
 from unbin.datasets import simulate
+from unbin.exceptions import IdentificationWarning
 
 GLUM = {"gaussian": "normal", "poisson": "poisson", "binomial": "binomial"}
 STATSMODELS = {

@@ -90,7 +90,8 @@ def candidate_families(release: Release, n_trials: int) -> list[Family]:
         names += ["poisson", "negative-binomial"]
     else:
         names += ["gaussian", "gamma"] if lowest_end(release) > 0 else ["gaussian"]
-    if published_counts(release, get_family("gaussian").domain, smallest=1).shared:
+    counts = published_counts(release, get_family("gaussian").domain, smallest=1)
+    if counts.shared and release.means is None:
         names += ["ordinal"]
     return [get_family(name, n_trials) for name in names]
 

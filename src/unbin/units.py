@@ -80,8 +80,7 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
     value, weight = value[order], weight[order]
     position = (np.cumsum(weight) - weight / 2) / weight.sum()
     low, center, high = np.interp([0.25, 0.5, 0.75], position, value)
-    smallest = _CONSTANT * np.abs(value).max()
     for spread in ((high - low) / _QUARTILES_OF_A_NORMAL, value[-1] - value[0], abs(center)):
-        if spread > smallest:
+        if spread > _CONSTANT * max(abs(low), abs(high)):
             return float(center), float(spread)
     return float(center), 1.0

@@ -23,7 +23,7 @@ from unbin.families.base import (
 from unbin.families.counts import CountLaw, count_bins
 from unbin.typing import FloatArray
 
-_SMALLEST, _LARGEST = 1e-10, 1e6
+_SMALLEST, _LARGEST = 1e-14, 1e6
 """Dispersions beyond which the law no longer changes: Poisson, and everybody at 0."""
 
 

@@ -124,6 +124,11 @@ def make_problem(
     release.check_domain(family.domain, family=family.name)
     smallest = 1 if family.has_thresholds else 5
     counts = published_counts(release, family.domain, smallest=smallest)
+    if family.has_thresholds and means is not None and np.isfinite(means).any():
+        raise ReleaseError(
+            f"family {family.name!r}: has no mean in the units of the target, the release has "
+            "means; leave them out, or choose another family"
+        )
     if family.has_thresholds:
         counts = replace(counts, whole=looks_counted(release))
     if family.has_thresholds and not counts.shared:
@@ -216,6 +221,8 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     """
     gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
+    if problem.counts.low is not None:  # hidden counts cannot be scored
+        return bool(less)
     return bool(gain > 0 and (less or problem.family.has_thresholds))
 
 
@@ -251,8 +258,12 @@ def _is_final(problem: Problem, result: ScoringResult) -> bool:
 
 
 def _null_score(problem: Problem) -> float:
-    """Return the log score per person with slopes of 0; -inf where people have offsets."""
-    if problem.design.has_offset:
+    """Return the log score per person with slopes of 0; -inf where it cannot be compared.
+
+    That is where people have offsets, or counts are hidden: they are scored as if they lay in the
+    middle of their intervals.
+    """
+    if problem.design.has_offset or problem.counts.low is not None:
         return -np.inf
     counts, family = problem.counts, problem.family
     theta, nuisance = problem.coordinates.split(null_point(problem))

@@ -10,6 +10,10 @@ Counts are taken as normal with mean m_b and covariance S_b. Conditioning on the
 a normal law of the hidden ones, all but one of them free because they add up; cutting it to the
 intervals (half a person wider at both ends) is left to expectation propagation: each interval in
 turn is replaced by the normal factor that gives the same mean and variance of its count.
+
+A few people are not normal: the expectation of up to ``_FEW`` of them is taken over all ways to
+split them between the bins. A normal one would pull slopes towards 0, by standard errors where
+counts of two people are rounded to 5.
 """
 
 from __future__ import annotations
@@ -29,6 +33,15 @@ from unbin.typing import FloatArray, IntArray
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_TURN = math.sqrt(math.pi / 2)
+_FEW = 30
+"""People with hidden counts up to whom all splits of them are gone through."""
+_MANY_SLOTS = 1e4
+"""Slots per expected person that make counts multinomial."""
+_RAREST = 1e-3
+"""People expected at least in a bin with a hidden count."""
+_LEAST = 0.05
+"""Share of a bin's slots that is always left for one more person: what was published may be
+unlikely, but it is not impossible."""
 _SWEEPS = 30
 _SETTLED = 1e-6
 """Sweeps end when no expected count moves by more than this."""
@@ -121,17 +134,104 @@ def _expect(count, mean, covariance, low, high, root):  # type: ignore[no-untype
         free = hidden[hidden != last]
         seen = np.flatnonzero((low[b] == high[b]) & (np.diag(covariance[b]) > 1e-9))
         total = count[b][hidden].sum()
-        mu, sigma = _given_seen(count[b], mean[b], covariance[b], free, seen)
         k = len(free)
-        bottom, top = np.empty(k + 1), np.empty(k + 1)
-        for i in range(k):
-            bottom[i], top[i] = low[b, free[i]] - 0.5, high[b, free[i]] + 0.5
-        bottom[k], top[k] = total - high[b, last] - 0.5, total - low[b, last] + 0.5
-        _propagate(mu, sigma, bottom, top)
+        mu, sigma = _given_seen(count[b], mean[b], covariance[b], free, seen)
+        if 0 < total <= _FEW:
+            ends = (low[b][np.append(free, last)], high[b][np.append(free, last)])
+            mu, sigma = _few_within(mu, sigma, int(total + 0.5), ends)
+        else:
+            bottom, top = np.empty(k + 1), np.empty(k + 1)
+            for i in range(k):
+                bottom[i], top[i] = low[b, free[i]] - 0.5, high[b, free[i]] + 0.5
+            bottom[k], top[k] = total - high[b, last] - 0.5, total - low[b, last] + 0.5
+            _propagate(mu, sigma, bottom, top)
         for i in range(k):
             count[b, free[i]] = mu[i]
         count[b, last] = total - mu.sum()
         _fill_root(sigma, free, last, root[b])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _few_within(mu, sigma, total, ends):  # type: ignore[no-untyped-def]
+    """Return mean and covariance of a few people's hidden counts, given their intervals.
+
+    ``mu`` and ``sigma`` are those of all but the last before the intervals are looked at. Of the
+    covariance the share is left that is left of that of a hypergeometric law.
+    """
+    k = len(mu)
+    mean, share = _hypergeometric(mu, sigma, total)
+    slots = mean * _MANY_SLOTS
+    if share < 1 - 1 / _MANY_SLOTS:
+        slots = mean * (total - share) / ((1 - share) * total)
+    within, left = _split_few(total, slots, *ends)
+    before = np.zeros((k, k))
+    for i in range(k):
+        before[i, i] = share * mean[i] + 1e-6
+        for j in range(k):
+            before[i, j] -= share * mean[i] * mean[j] / total
+            sigma[i, j] += 1e-6 * (i == j)
+    move = np.linalg.cholesky(sigma) @ np.linalg.inv(np.linalg.cholesky(before))
+    return within[:k], move @ np.ascontiguousarray(left[:k, :k]) @ move.T
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _hypergeometric(mu, sigma, total):  # type: ignore[no-untyped-def]
+    """Return the means of all hidden counts, and how variable they are beside multinomial ones.
+
+    N slots of which n people take some at random give multinomial covariances times
+    (N - n)/(N - 1): fewer slots where the features tell more of the people's bins.
+    """
+    k = len(mu)
+    mean = np.empty(k + 1)
+    mean[:k], mean[k] = mu, total - mu.sum()
+    mean = np.maximum(mean, _RAREST)
+    mean *= total / mean.sum()
+    variance, most = sigma.sum() + np.trace(sigma), 0.0
+    for i in range(k + 1):
+        most += mean[i] * (1 - mean[i] / total)
+    return mean, min(max(variance / most, _LEAST), 1.0)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _split_few(total, slots, low, high):  # type: ignore[no-untyped-def]
+    """Return mean and covariance of hidden counts over all splits that there can be.
+
+    Given their total the counts are hypergeometric, ``slots`` to each bin, cut to their intervals.
+    Bin by bin: the weight of every number of people so far, with the first and second moments of
+    the counts that make it up.
+    """
+    size = len(slots)
+    weight, first = np.zeros(total + 1), np.zeros((total + 1, size))
+    second = np.zeros((total + 1, size, size))
+    weight[0] = 1.0
+    for k in range(size):
+        new, new_first = np.zeros(total + 1), np.zeros((total + 1, size))
+        new_second = np.zeros((total + 1, size, size))
+        for c in range(max(int(low[k]), 0), min(int(high[k]), total) + 1):
+            p = _choices(slots[k], c)
+            for t in range(total + 1 - c):
+                new[t + c] += p * weight[t]
+                for i in range(k):
+                    new_first[t + c, i] += p * first[t, i]
+                    for j in range(k):
+                        new_second[t + c, i, j] += p * second[t, i, j]
+                    new_second[t + c, i, k] += c * p * first[t, i]
+                    new_second[t + c, k, i] += c * p * first[t, i]
+                new_first[t + c, k] += c * p * weight[t]
+                new_second[t + c, k, k] += c * c * p * weight[t]
+        largest = new.max()  # weights are relative, and would overflow with many people
+        weight, first, second = new / largest, new_first / largest, new_second / largest
+    mean = first[total] / weight[total]
+    return mean, second[total] / weight[total] - np.outer(mean, mean)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _choices(slots, taken):  # type: ignore[no-untyped-def]
+    """Return the number of ways to take some of the slots; not quite 0 where there are too few."""
+    result = 1.0
+    for i in range(taken):
+        result *= max(slots - i, _LEAST * slots) / (i + 1)
+    return result
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
