@@ -461,6 +461,11 @@ def test_progress_is_told(people, capsys):
         ({"y": np.full(40, np.nan)}, DomainError, "y: must be finite"),
         ({"y": np.ones(40)}, DomainError, "y: must differ between people, got one value"),
         ({"blocks": ["a"]}, AlignmentError, r"blocks\['block'\]: must hold the block of each"),
+        (
+            {"blocks": {}},
+            ParameterError,
+            "blocks: must name a level of blocks, got an empty mapping",
+        ),
         ({"bins": 5}, ParameterError, "bins: must be a list of planned tables, got 5"),
         ({"bins": []}, ParameterError, "bins: must be a list of planned tables"),
         ({"bins": "25"}, ParameterError, "bins: must be a list of planned tables, got '25'"),

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unbin
+from unbin.derivation import possible_counts
 from unbin.disclosure.cells import check_cells, smallest_allowed
-from unbin.disclosure.derivation import possible_counts
 from unbin.disclosure.protections import (
     Protection,
     believable_counts,

@@ -428,7 +428,9 @@ def _likelihood_fit(
         imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
         n_blocks=len(release),
-        published=published_of(found, release.blocks, whole=family.domain.integer),
+        published=published_of(
+            found, release.blocks, whole=family.domain.integer, public=release.public
+        ),
     )
 
 

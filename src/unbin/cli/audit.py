@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +9,7 @@ import typer
 
 from unbin.cli import options
 from unbin.cli.console import FAILED, progress, reported, say
+from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
     from unbin.people import People
@@ -95,6 +94,7 @@ def audit(
 
     levels = list(block or [])
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
+    check_output(output)
     with progress("reading"):
         rows, terms = _read(people, target, levels, formula)
         encoding, X = Encoding.build(terms, rows.columns)
@@ -123,7 +123,7 @@ def audit(
         )
     say(str(found))
     if output is not None:
-        say("\n" + _write(output, found, rows, target))
+        say("\n" + write(output, _record(found, rows, target)))
     sentence = None if fail_above is None else too_much(found, fail_above)
     if sentence is not None:
         say(f"Too much: {sentence}", err=True)
@@ -170,19 +170,16 @@ def _edges(text: str) -> list[float]:
     return _numbers("--edges", text, float)
 
 
-def _write(folder: Path, found: Any, rows: People, target: str) -> str:
-    from unbin.outputs import make_folder, write_texts
+def _record(found: Any, rows: People, target: str) -> dict[str, str]:
+    """Return the files of an audit by name."""
     from unbin.report import render_audit
 
-    texts = {
+    return {
         "audit.json": found.to_json(),
         "report.html": render_audit(
             found,
             title=f"Disclosure audit of {target} in {rows.name}",
-            command=shlex.join(["unbin", *sys.argv[1:]]),
+            command=command_line(),
             inputs={rows.name: rows.sha256},
         ),
     }
-    make_folder(folder)
-    write_texts({folder / name: text for name, text in texts.items()})
-    return "written: " + ", ".join(str(folder / name) for name in texts)

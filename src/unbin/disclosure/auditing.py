@@ -15,8 +15,7 @@ from unbin.disclosure.people import read_bins, read_records
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import Audit
 from unbin.disclosure.table import Settings, Task, audit_table
-from unbin.exceptions import ParameterError
-from unbin.settings import check_choice, check_number, check_whole
+from unbin.settings import check_choice, check_number, check_share, check_whole
 from unbin.typing import ArrayLike
 
 
@@ -113,7 +112,7 @@ def audit(
         families=families,
         smallest=smallest_allowed(rule),
         n_permutations=check_whole("n_permutations", n_permutations, low=1),
-        level=_share("level", level),
+        level=check_share("level", level),
         seed=int(rng.integers(2**31)),
     )
     utility = check_number("min_utility", min_utility, low=0.0)
@@ -135,12 +134,6 @@ def audit(
         level=settings.level,
         n_permutations=settings.n_permutations,
     )
-
-
-def _share(name: str, value: float) -> float:
-    if not 0 < check_number(name, value, low=0.0, open_low=True) < 1:
-        raise ParameterError(f"{name}: must lie between 0 and 1, got {value!r}; pass 0.95")
-    return float(value)
 
 
 def _teller(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.disclosure.derivation import possible_counts
+from unbin.derivation import possible_counts
 from unbin.disclosure.protections import Protection, rounded
 from unbin.release import Release
 from unbin.settings import check_choice, check_whole
