@@ -157,7 +157,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         where none shows (likelihood).
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
-        Scores on held-out blocks of all that was tried.
+        Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
+        and the best so far was fitted.
     standard_errors_ : (d,), or (p, d)
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``.

@@ -30,6 +30,7 @@ from unbin.release import Release
 from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
+from unbin.watching import unwatched
 from unbin.wide import is_wide, lay_out_wide
 
 if TYPE_CHECKING:
@@ -357,10 +358,13 @@ def likelihood_fit(
         designs[True] = people.design(settings, context)
     d = people.n_features
     model, selection = _choose(designs, release, family, settings)
-    fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, d)
-    if len(designs) == 2 and model.contextual and not _has_context(fit):
-        model = replace(model, contextual=False)
-        fit = _likelihood_fit(designs[False], release, model, settings, None, d)
+    # whoever stopped the choice wants the best so far, not the first step towards it
+    stopped = selection is not None and selection.stopped
+    with unwatched() if stopped else nullcontext():
+        fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, d)
+        if len(designs) == 2 and model.contextual and not _has_context(fit):
+            model = replace(model, contextual=False)
+            fit = _likelihood_fit(designs[False], release, model, settings, None, d)
     return replace(fit, selection=selection)
 
 

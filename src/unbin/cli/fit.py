@@ -11,7 +11,7 @@ import typer
 
 from unbin.cli import options
 from unbin.cli.console import INTERRUPTED, progress, reported, say
-from unbin.cli.interrupts import was_interrupted, watched
+from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
@@ -198,7 +198,10 @@ def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
 
 def _exit_if_interrupted(model: AggregatedGLM) -> None:
     if was_interrupted(model):
-        say("Interrupted: the fit did not converge; its last iterate was kept.", err=True)
+        what = "the fit did not converge; its last iterate was kept"
+        if chose_early(model):
+            what = "not all candidates were compared; the best so far was fitted"
+        say(f"Interrupted: {what}.", err=True)
         raise typer.Exit(INTERRUPTED)
 
 
