@@ -67,7 +67,8 @@ def audit(
         float, typer.Option(help="Utility that the recommended table keeps, 0 to 1.")
     ] = 0.8,
     fail_above: Annotated[
-        float | None, typer.Option(help="Exit with 1 if a table has a larger gain.")
+        float | None,
+        typer.Option(help="Exit with 1 if a table has a larger gain, and recommend none that has."),
     ] = None,
     held_out: Annotated[
         float, typer.Option(help="Share of people left out of the audited tables.")
@@ -81,14 +82,15 @@ def audit(
 ) -> None:
     """Measure what planned tables would disclose.
 
-    For those who hold the outcomes: attacks every table and says what it tells about people.
+    For those who hold the outcomes: attacks every table and says what it tells about people. Exits
+    with 1 where none may be published.
 
     Example: unbin audit people.csv --target income --block county --bins 2,5,10,25 --suppress 11
     --fail-above 0.3 --output audit
     """
     from unbin.disclosure import audit as measure
     from unbin.disclosure.people import EVERYBODY
-    from unbin.disclosure.text import too_much
+    from unbin.disclosure.text import too_much, why_none
     from unbin.encoding import Encoding
     from unbin.summary import to_frame
 
@@ -117,6 +119,7 @@ def audit(
             round=base,
             noise=noise,
             min_utility=min_utility,
+            max_gain=fail_above,
             level=level,
             random_state=seed,
             progress=show,
@@ -127,6 +130,9 @@ def audit(
     sentence = None if fail_above is None else too_much(found, fail_above)
     if sentence is not None:
         say(f"Too much: {sentence}", err=True)
+    if found.recommended is None:
+        say(f"No table to recommend: {why_none(found)}", err=True)
+    if sentence is not None or found.recommended is None:
         raise typer.Exit(FAILED)
 
 

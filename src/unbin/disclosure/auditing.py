@@ -35,6 +35,7 @@ def audit(
     round: int | None = None,  # noqa: A002 - the word that agencies use
     noise: str | None = None,
     min_utility: float = 0.8,
+    max_gain: float | None = None,
     n_permutations: int = 199,
     level: float = 0.95,
     random_state: int | None = None,
@@ -77,6 +78,8 @@ def audit(
         :class:`unbin.disclosure.protections.Protection` for what that protects.
     min_utility : float
         Of the recommended table; see :class:`unbin.disclosure.utility.Utility`.
+    max_gain : float, optional
+        The largest gain of a table that is recommended.
     n_permutations : int
         For the chance baseline; no fit is repeated.
     level : float
@@ -116,6 +119,7 @@ def audit(
         seed=int(rng.integers(2**31)),
     )
     utility = check_number("min_utility", min_utility, low=0.0)
+    limit = None if max_gain is None else check_number("max_gain", max_gain, low=0.0)
     versions = [None] if protection is None else [None, protection]
     with _teller(progress) as tell:
         tables = [
@@ -131,6 +135,7 @@ def audit(
         feature_names=records.feature_names,
         log=records.log,
         min_utility=utility,
+        max_gain=limit,
         level=settings.level,
         n_permutations=settings.n_permutations,
     )
