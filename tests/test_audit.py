@@ -1,6 +1,7 @@
 """The audit: each measure against its definition, and what an audit says of known truths."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -16,7 +17,7 @@ from unbin.disclosure.guesses import Knowledge, bin_values
 from unbin.disclosure.measures import Scale, most_exposed, nearness
 from unbin.disclosure.people import hold_out, read_bins
 from unbin.disclosure.protections import Protection
-from unbin.disclosure.text import too_much
+from unbin.disclosure.text import recommendation, too_much
 from unbin.disclosure.utility import linear_effects
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
 
@@ -292,11 +293,71 @@ def test_people_with_known_truth(audit, people):
     assert audit.feature_names == ("age", "income")
 
 
-def test_the_coarsest_useful_table_is_recommended(audit):
-    best = audit.recommended
-    assert best.protection == "suppress 11"
-    useful = [t for t in audit.final if t.utility.value >= audit.min_utility]
-    assert best.n_cells == min(t.n_cells for t in useful)
+@pytest.fixture(scope="module")
+def large():
+    sim = simulate(9000, 2, 30, between=0.05, noise=0.7, random_state=0)
+    settings = QUICK | {"attacks": ("likelihood",)}
+    return unbin.audit(sim.X, sim.y, sim.blocks, bins=[2, 5, 10], random_state=0, **settings)
+
+
+def test_the_coarsest_useful_table_within_the_rule_is_recommended(large):
+    two, five, ten = large.tables
+    assert (two.utility.value < 0.8, five.utility.value > 0.8) == (True, True)
+    assert (five.cells.exposed, ten.cells.exposed) == (0, ten.cells.cells_under)
+    assert large.recommended is five
+    assert str(large).splitlines()[-1] == (
+        "Recommended: block, 5 bins, the coarsest that keeps a utility of 0.8 and the rule of 11 "
+        f"(gain {five.gain:.3f})"
+    )
+    assert json.loads(large.to_json())["recommended"] == 1
+    assert json.loads(large.to_json())["tables"][1]["cells"]["within_rule"] is True
+
+
+@pytest.mark.parametrize(
+    ("change", "which", "words"),
+    [
+        ({"max_gain": 0.9}, 1, "Recommended: block, 5 bins"),
+        ({"max_gain": 0.5}, None, "none, no planned table within the rule of 11 keeps a utility of "
+         "0.8; the most useful is block, 2 bins ("),
+        ({"max_gain": 0.1}, None, "none, no planned table within the rule of 11 has a gain of 0.1 "
+         "or less; the least telling is block, 2 bins ("),
+        ({"min_utility": 0.99}, None, "none, no planned table within the rule of 11 keeps a "
+         "utility of 0.99; the most useful is block, 5 bins ("),
+        ({"min_utility": 0.1}, 0, "Recommended: block, 2 bins, the coarsest that keeps"),
+    ],
+)  # fmt: skip
+def test_a_recommendation_keeps_the_gain_and_the_utility(large, change, which, words):
+    found = replace(large, **change)
+    assert found.recommended is (None if which is None else large.tables[which])
+    assert words in recommendation(found)
+
+
+def test_what_no_office_may_publish_is_not_recommended():
+    """60 counties of 100 people: a finer table is useful, but has small counts."""
+    sim = simulate(6000, 2, 60, between=0.1, noise=0.7, random_state=0)
+    settings = QUICK | {"attacks": ("likelihood",)}
+    found = unbin.audit(sim.X, sim.y, sim.blocks, bins=[5, 10], random_state=0, **settings)
+    assert all(table.utility.value > 0.8 for table in found.tables)
+    assert all(table.cells.cells_under > 0 for table in found.tables)
+    assert found.recommended is None
+    assert recommendation(found) == (
+        "Recommended: none, every planned table shows counts that break the rule of 11, or may "
+        "give hidden ones away; plan coarser tables, or protect them"
+    )
+
+
+def test_a_protection_brings_a_table_within_the_rule():
+    sim = simulate(9000, 2, 30, between=0.05, noise=0.7, random_state=0)
+    settings = QUICK | {"attacks": ("likelihood",)}
+    found = unbin.audit(sim.X, sim.y, sim.blocks, bins=[10], random_state=0, suppress=11,
+                        complementary=True, **settings)  # fmt: skip
+    plain, hidden = found.tables
+    assert (plain.cells.within_rule, hidden.cells.within_rule) == (False, True)
+    assert found.recommended is hidden
+
+
+def test_gains_are_those_of_tables_as_published(audit):
+    assert audit.recommended is None  # a single hidden count in a block is what its total leaves
     assert audit.gain == max(t.gain for t in audit.final)
     assert too_much(audit, 1.0) is None
     assert too_much(audit, 0.1).startswith(f"{audit.worst.name}: the gain about people ")
@@ -320,7 +381,7 @@ def test_frames_and_text_and_json(audit):
     assert len(attacks) == 8 * 2 * 5
     assert {"within_5", "exposed_gain", "identified"} <= set(attacks.columns)
     found = json.loads(audit.to_json())
-    assert found["recommended"] == audit.tables.index(audit.recommended)
+    assert found["recommended"] is None
     assert len(found["tables"]) == 8
     assert found["tables"][0]["in_table"]["gain"]["low"] >= 0
     # four held-out people are the most exposed: nothing is said about so few
@@ -332,7 +393,7 @@ def test_frames_and_text_and_json(audit):
     assert text.startswith("Disclosure audit: 8 tables, ")
     assert "county, 10 bins, suppress 11" in text
     assert "<11" in text
-    assert text.splitlines()[-1].startswith("Recommended: county, ")
+    assert text.splitlines()[-1].startswith("Recommended: none, ")
 
 
 def test_neither_text_nor_json_has_a_persons_value(audit, people):
@@ -461,12 +522,18 @@ def test_progress_is_told(people, capsys):
         ({"y": np.full(40, np.nan)}, DomainError, "y: must be finite"),
         ({"y": np.ones(40)}, DomainError, "y: must differ between people, got one value"),
         ({"blocks": ["a"]}, AlignmentError, r"blocks\['block'\]: must hold the block of each"),
+        (
+            {"blocks": {}},
+            ParameterError,
+            "blocks: must name a level of blocks, got an empty mapping",
+        ),
         ({"bins": 5}, ParameterError, "bins: must be a list of planned tables, got 5"),
         ({"bins": []}, ParameterError, "bins: must be a list of planned tables"),
         ({"bins": "25"}, ParameterError, "bins: must be a list of planned tables, got '25'"),
         ({"target_transform": "sqrt"}, ParameterError, "target_transform: must be None or 'log'"),
         ({"target_transform": "log"}, DomainError, "y: the log needs positive values, got 0"),
         ({"held_out": 1.0}, ParameterError, "held_out: must be a share below 1"),
+        ({"max_gain": -1}, ParameterError, "max_gain: must be a finite number, got -1"),
         ({"level": 1.0}, ParameterError, "level: must lie between 0 and 1"),
         ({"attacks": ["guessing"]}, ParameterError, "attacks: unknown, got 'guessing'"),
         ({"attacks": []}, ParameterError, "attacks: none"),

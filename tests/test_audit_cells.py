@@ -1,5 +1,6 @@
 """The rules for cells: what is hidden, and what totals give away, against all possible tables."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -8,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unbin
+from unbin.derivation import possible_counts
 from unbin.disclosure.cells import check_cells, smallest_allowed
-from unbin.disclosure.derivation import possible_counts
 from unbin.disclosure.protections import (
     Protection,
     believable_counts,
@@ -195,6 +196,43 @@ def test_an_edge_that_many_share_is_not_rare():
     assert (found.edges_at_values, found.edges_at_rare_values) == (2, 1)
     assert not found.publishes_minimum
     assert not found.publishes_maximum
+
+
+def test_the_rule_is_held_against_what_would_be_published():
+    """A small count must be left as many values as the rule leaves open, whatever protects it."""
+    count = np.array([[4, 40, 50], [30, 35, 45], [60, 50, 40]])
+    y = np.repeat(np.tile(np.arange(3.0), 3), count.ravel())
+    blocks = np.repeat(np.repeat(list("abc"), 3), count.ravel())
+    table = unbin.aggregate(y, blocks, [-0.5, 0.5, 1.5, 2.5])
+
+    def within(smallest=11, **protection):
+        used = Protection(**protection) if protection else None
+        found = check_cells(y, table, smallest, used)
+        assert found.exposed == (not found.within_rule)
+        return found.within_rule
+
+    assert not within()
+    assert within(smallest=4)  # nothing is small
+    assert not within(suppress=11)  # its block's total tells it
+    assert within(suppress=11, complementary=True)
+    assert not within(suppress=4, complementary=True)  # hides less than the rule
+    assert not within(round=5)
+    assert within(round=20)
+    assert not within(epsilon=1.0)
+    assert within(epsilon=0.5)
+
+
+def test_what_is_not_sure_to_be_hidden_is_not_within_the_rule(monkeypatch):
+    count = np.array([[4, 40, 50], [30, 35, 45], [60, 50, 40]])
+    y = np.repeat(np.tile(np.arange(3.0), 3), count.ravel())
+    blocks = np.repeat(np.repeat(list("abc"), 3), count.ravel())
+    table = unbin.aggregate(y, blocks, [-0.5, 0.5, 1.5, 2.5])
+    monkeypatch.setattr(
+        "unbin.disclosure.cells.possible_counts", partial(possible_counts, most_programs=0)
+    )
+    found = check_cells(y, table, 11, Protection(suppress=11, complementary=True))
+    assert (found.exposed, found.exact, found.within_rule) == (0, False, False)
+    assert check_cells(y, table, 4, Protection(round=5)).within_rule  # nothing is small
 
 
 def test_complementary_suppression_stops_derivation():

@@ -38,7 +38,7 @@ def test_a_table_is_printed_and_files_are_written(done, folder):
     assert lines[2].split() == ["table", "people", "best", "attack", "gain", "interval", "chance",
                                 "p", "utility"]  # fmt: skip
     assert lines[-1] == f"written: {folder / 'out/audit.json'}, {folder / 'out/report.html'}"
-    assert lines[-3].startswith("Recommended: ")
+    assert lines[-3].startswith("Recommended: region, 3 bins, suppress 11, the coarsest that keeps")
     assert done.stderr.startswith("features: age, sex, los (left out: name)\n")
     found = json.loads((folder / "out/audit.json").read_text())
     assert found["kind"] == "unbin audit"
@@ -55,7 +55,22 @@ def test_too_much_is_an_error_in_one_sentence(folder):
                    "--fail-above", 0.1)  # fmt: skip
     assert result.exit_code == 1
     assert result.stderr.startswith("Too much: county, 4 bins: the gain about people ")
-    assert result.stderr.endswith("above 0.1; publish a coarser table, or protect it\n")
+    first, second = result.stderr.splitlines()
+    assert first.endswith("above 0.1; publish a coarser table, or protect it")
+    assert second.startswith("No table to recommend: every planned table shows counts that break")
+
+
+def test_what_may_be_published_is_recommended(folder):
+    args = ("--block", "county", "--bins", 4, "--formula", "age + C(sex) + log(los)", "--rule", 2,
+            "--min-utility", 0.5)  # fmt: skip
+    result = audit(folder, *args)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "Recommended: county, 4 bins, the coarsest that keeps" in result.stdout
+    result = audit(folder, *args, "--fail-above", 0.1)
+    assert result.exit_code == 1
+    assert (
+        "No table to recommend: no planned table within the rule of 2 has a gain" in result.stderr
+    )
 
 
 def test_everybody_edges_and_logs(folder):
@@ -63,11 +78,13 @@ def test_everybody_edges_and_logs(folder):
         folder, "--edges", "0,7,9,inf", "--bins", "", "--formula", "age",
         "--target-transform", "log",
     )  # fmt: skip
-    assert result.exit_code == 0, result.output
+    assert result.exit_code == 1
+    no_use = "no planned table within the rule of 11 tells the coefficients at all\n"
+    assert result.stderr == f"No table to recommend: {no_use}"
+    assert result.stdout.endswith(f"Recommended: none, {no_use}")
     assert "of the log" in result.stdout
     result = audit(folder, "--edges", "-inf,7,9,inf", "--bins", "", "--formula", "age",
                    "--rule", 5, "--block", "county", "--everybody")  # fmt: skip
-    assert result.exit_code == 0, result.output
     assert "everybody, 3 given bins" in result.stdout
     assert "cells <5" in result.stdout
 

@@ -5,6 +5,7 @@ import gzip
 import json
 import subprocess
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import unbin
 from unbin.cli import app
+from unbin.cli.records import command_line
 from unbin.exceptions import ReadError
 from unbin.people import read_people
 
@@ -435,6 +437,109 @@ def test_people_from_a_query(small):
         read_people("duckdb:SELECT 1 AS a WHERE false", text=[], columns=["a"])
 
 
+@pytest.mark.parametrize(
+    ("query", "got"),
+    [
+        ("COPY (SELECT 1 AS a) TO 'out.csv'", "COPY"),
+        ("SELECT 1 AS a; COPY (SELECT 1 AS a) TO 'out.csv'", "SELECT, COPY"),
+        ("ATTACH 'other.db'", "ATTACH"),
+        ("INSTALL httpfs", "LOAD"),
+        ("LOAD httpfs", "LOAD"),
+        ("SET lock_configuration = false", "SET"),
+        ("CREATE TABLE t AS SELECT 1 AS a", "CREATE"),
+        ("EXPORT DATABASE 'out'", "EXPORT"),
+        (" ; ", "no statement"),
+        ("", "no statement"),
+    ],
+)
+def test_a_query_is_one_select(query, got, tmp_path, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ReadError, match=f"^duckdb: must be one SELECT, got {got}; write the query"):
+        read_people(f"duckdb:{query}", text=[], columns=["a"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_query_reads_files_and_is_locked(small, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(small)
+
+    def ask(query, *columns):
+        return read_people(f"duckdb:{query}", text=[], columns=columns).columns
+
+    people = ask("WITH p AS (FROM 'people.csv') SELECT x, y FROM p WHERE y > 4;", "x", "y")
+    assert people["x"].tolist() == [3, 1]
+    on = ("lock_configuration", "enable_external_access")
+    off = ("autoinstall_known_extensions", "autoload_known_extensions", "allow_persistent_secrets",
+           "allow_community_extensions", "python_enable_replacements")  # fmt: skip
+    for names, wanted in ((on, True), (off, False)):
+        for name in names:
+            found = ask(f"SELECT lower(current_setting('{name}')::VARCHAR) = 'true' AS a", "a")
+            assert found["a"].tolist() == [wanted], name
+    with pytest.raises(ReadError, match="duckdb: the query cannot be run, got"):
+        ask("SELECT x FROM 'https://127.0.0.1:1/people.csv'", "x")
+    with pytest.raises(ReadError, match="Table with name columns does not exist"):
+        ask("SELECT a FROM columns", "a")  # a variable of the program
+
+
+def test_records_quote_no_query_and_no_login(small, monkeypatch):
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(small)
+    query = "duckdb:SELECT county, x, y, 'hunter2' AS password FROM 'people.csv'"
+    words = ["unbin", "fit", query, "s3://me:hunter2@host/release.csv", "--block", "county"]
+    monkeypatch.setattr("sys.argv", words)
+    shown = "unbin fit duckdb:… s3://…@host/release.csv --block county"
+    assert command_line().replace("'", "") == shown
+    fitted = run(*words[1:3], "release.csv", *words[4:], "--formula", "x", "--output", "out")
+    assert fitted.exit_code == 0, fitted.output
+    written = "".join((small / "out" / name).read_text() for name in ("model.json", "report.html"))
+    assert "hunter2" not in written
+    assert "duckdb:…" in written
+
+
+# -- what is masked --------------------------------------------------------------------------------
+
+
+def test_a_model_beside_a_masked_report_holds_no_counts(folder, tmp_path):
+    args = ("fit", folder / "people.csv", folder / "release.csv", "--block", "county",
+            "--formula", "age", "--output", tmp_path / "out")  # fmt: skip
+    masked = run(*args)
+    said = (
+        "Small counts are masked in report.html, and model.json holds no counts; if the table is "
+        "public, say --public.\n"
+    )
+    assert masked.stderr.endswith(said)
+    assert unbin.load(tmp_path / "out" / "model.json").published_ is None
+    assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()
+    public = run(*args, "--public")
+    assert said not in public.stderr
+    assert public.stdout == masked.stdout
+    found = unbin.load(tmp_path / "out" / "model.json").published_
+    release = unbin.read_release(folder / "release.csv")
+    np.testing.assert_array_equal(found.count.ravel(), release.histogram.count)
+    assert "nothing is masked" in (tmp_path / "out" / "report.html").read_text()
+    assert run(*args, "--not-public").stderr.endswith(said)
+
+
+def test_a_folder_is_tried_before_the_work(small, monkeypatch):
+    def fail(*args, **kwargs):
+        raise AssertionError("the work has begun")
+
+    (small / "file").write_text("")
+    monkeypatch.setattr("unbin.people.read_people", fail)
+    monkeypatch.setattr(import_module("unbin.cli.demo"), "simulate", fail)
+    for command in (
+        ("fit", small / "people.csv", small / "release.csv", "--block", "county", "--formula", "x"),
+        ("audit", small / "people.csv", "--target", "y"),
+        ("demo",),
+    ):
+        for place in ("file", "file/deeper"):
+            result = run(*command, "--output", small / place)
+            assert result.exit_code == 1
+            start = f"Error: {small / place}: must be a folder to write to, got Not a directory"
+            assert result.stderr.startswith(start)
+
+
 # -- hostile names ---------------------------------------------------------------------------------
 
 
@@ -511,6 +616,8 @@ def test_formulas_from_the_command_line_are_not_run(folder, formula, tmp_path, m
          "--alpha: must be a number or auto, got 'much'; write for example 0.01"),
         (["fit", "P", "R", "--block", "county", "--formula", "x", "--contextual", "on"], 2,
          "--contextual: unknown, got 'on'; use one of 'no', 'yes', 'auto'"),
+        (["fit", "P", "R", "--block", "county", "--formula", "x", "--level", "2"], 2,
+         "--level: must lie between 0 and 1, got 2.0; pass for example 0.95"),
         (["fit", "P", "R", "--block", "county", "--formula", "z"], 1,
          "people.csv: must have the column 'z', got 'county', 'y', 'x'; check its name"),
         (["fit", "P", "R", "--formula", "x"], 1,

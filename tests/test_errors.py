@@ -135,6 +135,10 @@ READING = [
     ("cumulative-nan-count", lambda: cumulative(count=[1, NAN]), CountError, "block 'a': the count is missing, got nan in row 1"),
     ("cumulative-only-zero", lambda: cumulative(block=["a", "b"], count=[1, 0]), CountError, "block 'b': the last cumulative count is the number of people, got a single point with count 0; add"),
     ("cumulative-closed", lambda: cumulative(closed="both"), ParameterError, "closed: unknown, got 'both'; use one of 'right', 'left'"),
+    ("cumulative-twice", lambda: cumulative(value=[5.0, 5.0]), BinError, r"block 'a': every value has one cumulative count, got 5 twice; keep one, or pass bins with equal edges to from_histogram\(\)"),
+    # -- intervals of counts
+    ("count-above-its-interval", lambda: Release.from_histogram({"block": ["a", "a"], "lower": [None, 1], "upper": [1, None], "count": [30, None], "count_low": [1, 1], "count_high": [10, 10]}, count_low="count_low", count_high="count_high"), CountError, "block 'a': a count lies in its interval, got 30 outside 1 to 10 in row 0; correct one of them, or leave the count out"),
+    ("count-below-its-interval", lambda: Release.from_histogram({"block": ["a"], "lower": [None], "upper": [None], "count": [0], "count_low": [1], "count_high": [10]}, count_low="count_low", count_high="count_high"), CountError, "block 'a': a count lies in its interval, got 0 outside 1 to 10 in row 0"),
     # -- frames
     ("empty-dict-of-lists", lambda: histogram(block=[], lower=[], upper=[], count=[]), ReleaseError, "release: nothing was published, got a table with 0 rows; pass one row"),
     ("empty-pandas", lambda: Release.from_values(pd.DataFrame({"block": [], "value": []})), ReleaseError, "release: nothing was published, got a table with 0 rows"),

@@ -8,10 +8,10 @@ import pytest
 
 import unbin
 from unbin.encoding import Encoding
-from unbin.exceptions import AggregatedTargetError, ModelFileError, OutputError
+from unbin.exceptions import AggregatedTargetError, ModelFileError, OutputError, ParameterError
 from unbin.families import FAMILIES
 from unbin.outputs import csv_text, write_texts
-from unbin.persistence import read_model
+from unbin.persistence import keeps_counts, read_model
 
 RNG = np.random.default_rng(0)
 BLOCKS = np.repeat([f"{c:02d}" for c in range(24)], 40)
@@ -120,10 +120,41 @@ def test_no_personal_value_is_written(tmp_path):
         unbin.load(tmp_path / "model.json").impute()
 
 
+def test_counts_are_written_only_where_a_report_shows_them_all(tmp_path):
+    """A table with small counts is not in the file, unless it is public."""
+    model, path = fitted("gaussian"), tmp_path / "model.json"
+    count = model.published_.count
+    assert (count < 11).any()
+    unbin.save(model, path)
+    assert json.loads(path.read_text())["fits"][0]["published"] is None
+    assert not keeps_counts(model)
+    again = unbin.load(path)
+    assert again.published_ is None
+    with pytest.raises(ParameterError, match="save it with public=True, where a saved model has"):
+        unbin.plots.histograms(again)
+    unbin.save(model, path, public=True)
+    np.testing.assert_array_equal(unbin.load(path).published_.count, count)
+    large = unbin.aggregate(TARGETS["gaussian"], np.repeat(["a", "b"], 480), bins=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = unbin.AggregatedGLM().fit(X, large.align(np.repeat(["a", "b"], 480)))
+    assert model.published_.count.min() >= 11
+    assert keeps_counts(model)
+    unbin.save(model, path)
+    assert unbin.load(path).published_ is not None
+
+
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.json"
-    unbin.save(fitted("ordinal", contextual=True), path)
+    unbin.save(fitted("ordinal", contextual=True), path, public=True)
+    return path.read_text()
+
+
+@pytest.fixture(scope="module")
+def chosen(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "model.json"
+    unbin.save(fitted("gaussian", alpha="auto"), path)
     return path.read_text()
 
 
@@ -165,6 +196,26 @@ def change(text, place, value):
         (["fits", 0, "context", "used"], [True], "context: must have sorted blocks and one flag"),
         (["fits", 0, "contextual_coef"], [1.0, "nan"], "contextual_coef: must be finite where"),
         (["fits", 0, "bins", "lower"], [1.0], "bins: must have as many ends as values"),
+        (["fits", 0, "dispersion"], -1.0, "dispersion: must not be negative, got -1"),
+        (["fits", 0, "block_sd"], -0.1, "block_sd: must not be negative, got -0.1"),
+        (["fits", 0, "n_people"], -1, "n_people: must not be negative, got -1"),
+        (["fits", 0, "covariance", 2, 2], -0.5, "variances: must not be negative, got -0.5"),
+        (["fits", 0, "path"], [[1.0]], "path: must have shape (1,), got (1, 1)"),
+        (
+            ["fits", 0, "diagnostics", "block_sd"],
+            -1.0,
+            "diagnostics.block_sd: must not be negative",
+        ),
+        (
+            ["fits", 0, "diagnostics", "efficiency"],
+            [1.0],
+            "diagnostics.efficiency: must have shape",
+        ),
+        (["fits", 0, "published", "n"], [1], "published.n: must have shape (24,), got (1,)"),
+        (["fits", 0, "published", "n", 0], -1, "published.n: must not be negative, got -1"),
+        (["fits", 0, "published", "count"], [[1.0]], "published.count: must have shape (24, 4)"),
+        (["fits", 0, "published", "upper"], [1.0], "published.upper: must have shape (4,)"),
+        (["fits", 0, "published", "misfit"], [], "published.misfit: must have shape (24,)"),
         (["several"], "no", "several: must be true or false, got 'no'"),
         (["features"], ["a"], "features: must be 2 names, got 1"),
         (["parameters"], {}, "parameters: must be those of AggregatedGLM, got others"),
@@ -190,6 +241,32 @@ def test_damage_is_named(saved, tmp_path, place, value, message):
         unbin.load(tmp_path / "model.json")
     assert message in str(caught.value)
     assert str(caught.value).startswith("model.json: ")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (["alpha"], [1.0], "selection.alpha: must have shape (11,), got (1,)"),
+        (["contextual"], [True], "selection.contextual: must have shape (11,), got (1,)"),
+        (["score"], [], "selection.score: must have shape (11,), got (0,)"),
+        (["chosen"], 11, "selection.chosen: must be one of 11 candidates, got 11"),
+        (["chosen"], -1, "selection.chosen: must be one of 11 candidates, got -1"),
+    ],
+)
+def test_damaged_scores_are_named(chosen, tmp_path, place, value, message):
+    (tmp_path / "m.json").write_text(change(chosen, ["fits", 0, "selection", *place], value))
+    with pytest.raises(ModelFileError) as caught:
+        unbin.load(tmp_path / "m.json")
+    assert message in str(caught.value)
+
+
+def test_a_name_that_is_there_twice_is_refused(saved, tmp_path):
+    doubled = saved.replace('"dispersion":', '"dispersion": 2.0, "dispersion":', 1)
+    (tmp_path / "m.json").write_text(doubled)
+    with pytest.raises(
+        ModelFileError, match=r"m\.json: every name .* once, got 'dispersion' twice"
+    ):
+        unbin.load(tmp_path / "m.json")
 
 
 @pytest.mark.parametrize(

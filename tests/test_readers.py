@@ -440,6 +440,15 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("name", "family", "options"), CASES)
+def test_what_an_agency_published_is_public(name, family, options):
+    assert fixture(name, **options).public == (name != "tidy_labels.csv")
+    assert fixture(name, public=True, **options).public
+    assert not fixture(name, public=False, **options).public
+    with pytest.raises(ParameterError, match="public: must be a bool, got 1"):
+        fixture(name, public=1, **options)
+
+
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 @pytest.mark.parametrize("method", ["likelihood", "matching"])
 @pytest.mark.parametrize(("name", "family", "options"), CASES)

@@ -1,5 +1,6 @@
 """The report shows the fit, and nothing that it must not."""
 
+import dataclasses
 import re
 import warnings
 from datetime import datetime
@@ -293,5 +294,32 @@ def test_a_block_is_left_out_where_its_size_would_tell_that_of_a_small_one():
     words = text_of(render_report(unbin.AggregatedGLM().fit(X, target), title=""))
     assert "10 of 12 blocks, the largest first. 2 blocks with too few people left out." in words
     assert "block 00" not in words
-    assert "block 01" not in words  # its 200 people would leave 6 for the other
-    assert "block 02 (210)" in words
+    assert "block 11" not in words  # its people would leave 6 for the other
+    assert "block 01 (200)" in words
+
+
+def test_a_public_table_is_shown_whole(study):
+    html = render_report(study.model, title="", public=True)
+    words = text_of(html)
+    assert "The table is public, so nothing is masked." in words
+    assert "<11" not in words
+    assert "too few people" not in words
+    assert "All blocks: published and fitted" in html
+    assert render_report(study.model, title="", public=False) == render_report(
+        study.model, title=""
+    )
+    release = dataclasses.replace(study.release, public=True)
+    model = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks))
+    assert model.published_.public
+    assert "<11" not in text_of(render_report(model, title=""))
+    assert "(<11)" in text_of(render_report(model, title="", public=False))
+    with pytest.raises(ParameterError, match="public: must be a bool, got 'yes'"):
+        render_report(model, title="", public="yes")
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_few_people_of_a_public_table_are_counted():
+    rng = np.random.default_rng(0)
+    release = dataclasses.replace(unbin.aggregate(rng.normal(size=9), bins=3), public=True)
+    model = unbin.AggregatedGLM().fit(rng.normal(size=(9, 1)), release.align(["all"] * 9))
+    assert "People 9" in text_of(render_report(model, title=""))

@@ -1,5 +1,7 @@
 """Summaries: exact text, escaped HTML and LaTeX, frames."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -72,6 +74,19 @@ def test_model_summaries():
     glance = model.glance()
     assert bool(glance["identified"][0])
     assert glance["n_blocks"][0] == 60
+
+
+@pytest.mark.parametrize("level", [2, 1, 0, -0.5, float("nan"), "0.9", True])
+def test_coverage_lies_between_0_and_1(level):
+    people = simulate(600, 1, 20, between=0.3, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
+    model = unbin.AggregatedGLM().fit(people.X, target)
+    draw = partial(unbin.plots.coefficients, model)
+    for ask in (model.summary, model.conf_int, model.tidy, lambda level: draw(level=level)):
+        with pytest.raises(ParameterError, match=r"^level: must "):
+            ask(level)
+    with pytest.raises(ParameterError, match="level: must lie between 0 and 1, got 2; pass for"):
+        model.summary(2)
 
 
 def test_matching_has_no_standard_errors_and_says_so():

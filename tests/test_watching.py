@@ -9,6 +9,7 @@ from typer.testing import CliRunner
 
 import unbin
 from test_cli import simulate as simulate_people
+from unbin import choice
 from unbin.cli import app
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
@@ -63,6 +64,43 @@ def test_stopped_while_choosing_there_is_nothing_to_keep():
         unbin.AggregatedGLM(alpha="auto").fit(X, target)
 
 
+@pytest.mark.parametrize("kind", ["watcher", "keyboard"])
+def test_stopped_while_choosing_the_best_so_far_is_fitted(kind, monkeypatch):
+    X, target = _data()
+    seen = []
+    solve = choice.solve
+
+    def note(problem, *args):
+        seen.append(problem.family.name)
+        if kind == "keyboard" and seen[-1] == "ordinal":
+            raise KeyboardInterrupt
+        return solve(problem, *args)
+
+    monkeypatch.setattr(choice, "solve", note)
+    model = unbin.AggregatedGLM("auto", alpha="auto")
+    stop = watching(lambda _: kind == "watcher" and seen[-1] == "ordinal")
+    with stop, pytest.warns(UserWarning, match="interrupted while candidates .* of the 11 scored"):
+        model.fit(X, target)
+    assert seen.count("ordinal") == 1
+    assert model.selection_.stopped
+    assert set(model.selection_.family) == {"gaussian"}
+    assert model.status_.converged
+    monkeypatch.setattr(choice, "solve", solve)
+    whole = unbin.AggregatedGLM(alpha="auto").fit(X, target)
+    assert not whole.selection_.stopped
+    np.testing.assert_array_equal(model.coef_, whole.coef_)
+
+
+def test_a_keyboard_interrupt_before_the_first_score_goes_through(monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    X, target = _data()
+    monkeypatch.setattr(choice, "solve", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        unbin.AggregatedGLM("auto").fit(X, target)
+
+
 def test_watching_ends_with_its_block():
     X, target = _data()
     with pytest.warns(IdentificationWarning), watching(lambda _: True):
@@ -88,13 +126,46 @@ def test_time_left_follows_the_distance(monkeypatch):
         progress.interrupt()
 
 
-def test_ctrl_c_writes_the_last_iterate(tmp_path, monkeypatch):
-    """A first Ctrl-C arrives while the solver is at work."""
+def _write_study(folder):
     people = simulate_people()
-    people.drop(columns="cost").to_csv(tmp_path / "people.csv", index=False)
+    people.drop(columns="cost").to_csv(folder / "people.csv", index=False)
     release = unbin.aggregate(people["cost"], people["county"], bins=6)
     table = unbin.summary.to_frame(release.to_columns()["histogram"], "pandas")
-    table.to_csv(tmp_path / "release.csv", index=False)
+    table.to_csv(folder / "release.csv", index=False)
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_ctrl_c_while_choosing_exits_130(begun, tmp_path, monkeypatch):
+    """A first Ctrl-C arrives while the second family is compared, or the first one."""
+    _write_study(tmp_path)
+    solve = choice.solve
+
+    def interrupted(problem, *args):
+        if problem.family.name == "ordinal" or not begun:
+            os.kill(os.getpid(), signal.SIGINT)
+        return solve(problem, *args)
+
+    monkeypatch.setattr(choice, "solve", interrupted)
+    monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
+    monkeypatch.chdir(tmp_path)
+    command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
+    result = CliRunner().invoke(app, [*command, "--family", "auto", "--output", "out"])
+    assert result.exit_code == 130
+    if not begun:
+        assert "got no estimate yet" in result.stderr
+        assert not (tmp_path / "out").exists()
+        return
+    said = "Interrupted: not all candidates were compared; the best so far was fitted.\n"
+    assert result.stderr.count(said) == 1
+    assert "Chosen on held-out blocks: gaussian" in result.stdout
+    model = unbin.load(tmp_path / "out" / "model.json")
+    assert model.selection_.stopped
+    assert model.status_.converged
+
+
+def test_ctrl_c_writes_the_last_iterate(tmp_path, monkeypatch):
+    """A first Ctrl-C arrives while the solver is at work."""
+    _write_study(tmp_path)
     step = _Progress.step
     monkeypatch.setattr(
         _Progress, "step", lambda self, at: os.kill(os.getpid(), signal.SIGINT) or step(self, at)

@@ -4,12 +4,13 @@ Every family predicts the same published counts, so their held-out log scores Σ
 compared. Among candidates that are within one standard error of the best (of the difference, over
 blocks) the simplest is taken: the family listed first, the larger ridge; and the largest ridge
 unless the best beats it by two standard errors. Contextual effects are taken when they raise the
-score.
+score. A choice that is interrupted is made among what has been scored by then.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,8 @@ class Selection:
     error : (n,)
         Standard error of the difference to the best candidate.
     chosen : int
+    stopped : bool
+        Whether the choice was interrupted, and there are candidates that were not scored.
     """
 
     family: tuple[str, ...]
@@ -59,6 +62,7 @@ class Selection:
     score: FloatArray
     error: FloatArray
     chosen: int
+    stopped: bool = False
 
     def columns(self) -> dict[str, Any]:
         """Return the table as columns."""
@@ -127,14 +131,21 @@ def choose(
         )
     fold = deal_blocks(release.n, n_splits)
     variance = float(np.median(next(iter(designs.values())).scale ** 2))
-    candidates, scores = [], []
-    for family in families:
+    candidates: list[Candidate] = []
+    scores: list[FloatArray] = []
+    stopped = False
+    for family, (contextual, design) in product(families, designs.items()):
         unit = variance / units_of(release, family).slope ** 2
         ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
-        for contextual, design in designs.items():
+        try:
             found = _path_scores(design, release, family, ridges, fold)
-            candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
-            scores += list(found)
+        except (KeyboardInterrupt, FitInterruptedError):
+            if not candidates:
+                raise
+            stopped = True
+            break
+        candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
+        scores += list(found)
     people = float(release.n.sum())
     chosen, error = _choose(candidates, np.array(scores))
     selection = Selection(
@@ -144,6 +155,7 @@ def choose(
         np.array(scores).sum(axis=1) / people,
         error / people,
         chosen,
+        stopped,
     )
     return candidates[chosen], selection
 

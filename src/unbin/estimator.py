@@ -32,7 +32,7 @@ from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
 from unbin.release import Release
-from unbin.settings import check_choice, check_flag, check_number, check_whole
+from unbin.settings import check_choice, check_flag, check_number, check_share, check_whole
 from unbin.sources import is_source, open_slabs
 from unbin.summary import Coefficients, Summary, to_frame
 from unbin.survey import Surveyed
@@ -157,7 +157,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         where none shows (likelihood).
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
-        Scores on held-out blocks of all that was tried.
+        Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
+        and the best so far was fitted.
     standard_errors_ : (d,), or (p, d)
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``.
@@ -564,8 +565,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def conf_int(self, level: float = 0.95) -> FloatArray:
         """Return confidence intervals of ``coef_``, shape (d, 2); ``summary`` has the intercept."""
         check_is_fitted(self)
-        if not 0 < check_number("level", level, low=0.0, open_low=True) < 1:
-            raise ParameterError(f"level: must lie between 0 and 1, got {level!r}")
+        check_share("level", level)
         fit = self._only_fit("conf_int")
         covariance_of(fit)
         d = self.n_features_in_

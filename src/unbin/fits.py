@@ -31,6 +31,7 @@ from unbin.survey import Surveyed, scale_of
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 from unbin.units import in_units, units_of, units_of_values
+from unbin.watching import unwatched
 from unbin.wide import is_wide, lay_out_wide
 
 if TYPE_CHECKING:
@@ -371,10 +372,13 @@ def likelihood_fit(
         designs[True] = people.design(settings, context)
     d = people.n_features
     model, selection = _choose(designs, release, family, settings)
-    fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, d)
-    if len(designs) == 2 and model.contextual and not _has_context(fit):
-        model = replace(model, contextual=False)
-        fit = _likelihood_fit(designs[False], release, model, settings, None, d)
+    # whoever stopped the choice wants the best so far, not the first step towards it
+    stopped = selection is not None and selection.stopped
+    with unwatched() if stopped else nullcontext():
+        fit = _likelihood_fit(designs[model.contextual], release, model, settings, context, d)
+        if len(designs) == 2 and model.contextual and not _has_context(fit):
+            model = replace(model, contextual=False)
+            fit = _likelihood_fit(designs[False], release, model, settings, None, d)
     return replace(fit, selection=selection)
 
 
@@ -447,7 +451,9 @@ def _likelihood_fit(
         imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
         n_blocks=len(release),
-        published=published_of(found, release.blocks, whole=family.domain.integer),
+        published=published_of(
+            found, release.blocks, whole=family.domain.integer, public=release.public
+        ),
     )
 
 

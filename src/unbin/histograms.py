@@ -161,6 +161,20 @@ def _or_unknown(people: IntArray | None, names: TextArray) -> IntArray:
     return np.zeros(len(names), np.int64) if people is None else people
 
 
+def _refuse_doubles(values: FloatArray, codes: IntArray, names: TextArray) -> None:
+    """Raise if a block has two cumulative counts at the same value."""
+    order = np.lexsort((values, codes))
+    value, code = values[order], codes[order]
+    double = (value[1:] == value[:-1]) & (code[1:] == code[:-1])
+    if double.any():
+        k = int(np.argmax(double))
+        raise BinError(
+            f"block {str(names[code[k]])!r}: every value has one cumulative count, got "
+            f"{value[k]:g} twice; keep one, or pass bins with equal edges to from_histogram() for "
+            "people who share a value"
+        )
+
+
 def read_cumulative(
     frame: Any, *, block: str | None, value: str, count: str, closed: str
 ) -> ReadHistogram:
@@ -175,6 +189,7 @@ def read_cumulative(
         )
     counts = reading.read_counts(frame, count, ids)
     names, codes = np.unique(ids, return_inverse=True)
+    _refuse_doubles(values, codes, names)
     opens = np.ones(len(names), dtype=bool)
     opens[codes[counts == 0]] = False
     codes = np.concatenate([codes, np.flatnonzero(opens)])

@@ -81,8 +81,8 @@ def read_intervals(
     ends = [read_floats(frame, name, ids, role="count") for name in (low, high)]
     missing = np.isnan(ends[0]) | np.isnan(ends[1])
     exact = np.zeros(len(ids), np.int64)
-    if count is not None and missing.any():
-        values = read_floats(frame, count, ids, role="count")
+    values = None if count is None else read_floats(frame, count, ids, role="count")
+    if count is not None and values is not None and missing.any():
         columns = {count: np.where(missing, values, 0.0)}
         exact = read_counts(columns, count, ids)
     elif missing.any():
@@ -101,6 +101,14 @@ def read_intervals(
             f"block {str(ids[k])!r}: an interval of counts runs from low to high, got {bottom[k]} "
             f"to {top[k]} in row {k}; swap columns {low!r} and {high!r}"
         )
+    if values is not None:
+        outside = ~missing & ((values < bottom) | (values > top))
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise CountError(
+                f"block {str(ids[k])!r}: a count lies in its interval, got {values[k]:g} outside "
+                f"{bottom[k]} to {top[k]} in row {k}; correct one of them, or leave the count out"
+            )
     return np.where(missing, exact, bottom), np.where(missing, exact, top)
 
 

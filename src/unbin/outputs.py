@@ -9,6 +9,7 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -51,9 +52,23 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(
-            f"{path}: must be a folder, got {error.strerror}; choose another place"
-        ) from None
+        raise _no_folder(path, error) from None
+
+
+def check_folder(path: Path) -> None:
+    """See that a folder can be written to, or made; make nothing yet."""
+    try:
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        with TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise _no_folder(path, error) from None
+
+
+def _no_folder(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"{path}: must be a folder to write to, got {error.strerror}; choose another place"
+    )
 
 
 def csv_text(columns: Mapping[str, Any]) -> str:

@@ -22,6 +22,18 @@ from unbin.exceptions import ReadError
 from unbin.readers.sheets import listed
 
 QUERY = "duckdb:"
+_LOCKED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+"""A query reads files that it names, and does nothing else: it installs and loads no extensions,
+sees no stored secrets and no variables of this program, and writes nothing, not even what does not
+fit into memory. One SELECT cannot write, attach or set anything either."""
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "."})
 _LONGEST_HEADER = 2**20
@@ -67,7 +79,8 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
     Parameters
     ----------
     source : str
-        Path of a CSV, TSV or Parquet file (text may be gzipped), or ``duckdb:`` and a query.
+        Path of a CSV, TSV or Parquet file (text may be gzipped), or ``duckdb:`` and a query: one
+        SELECT over files that DuckDB reads by itself.
     text : collection of str
         Columns to be kept as text: block ids and categories, so that "05001" keeps its zero. Others
         are numbers where every value is one, else text.
@@ -198,8 +211,15 @@ def _query(source: str, columns: Collection[str]) -> People:
         raise ReadError("duckdb: queries need duckdb, got none; pip install 'unbin[sql]'")
     duckdb = import_module("duckdb")
     try:
-        with duckdb.connect(":memory:") as connection:
-            found = connection.execute(source.removeprefix(QUERY)).fetchnumpy()
+        with duckdb.connect(":memory:", config=_LOCKED) as connection:
+            statements = connection.extract_statements(source.removeprefix(QUERY))
+            if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+                kinds = ", ".join(each.type.name for each in statements)
+                raise ReadError(
+                    f"duckdb: must be one SELECT, got {kinds or 'no statement'}; write the query "
+                    "as one SELECT, WITH … before it if need be"
+                )
+            found = connection.execute(statements[0]).fetchnumpy()
     except duckdb.Error as error:
         raise ReadError(
             f"duckdb: the query cannot be run, got {_line(error)}; correct it"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -12,15 +12,18 @@ from platform import python_version
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from unbin import __version__
+from unbin.choice import Selection
 from unbin.codec import decode, encode
 from unbin.encoding import Encoding
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fits import Fit
 from unbin.outputs import write_texts
+from unbin.published import Published, smallest_shown
 from unbin.typing import FloatArray
 
 FORMAT = "unbin model"
@@ -66,8 +69,12 @@ def save(
     *,
     encoding: Encoding | None = None,
     inputs: dict[str, str] | None = None,
+    public: bool | None = None,
 ) -> None:
     """Write a fitted model to a JSON file; imputed targets are personal and are left out.
+
+    So are published counts where a report would mask some of them: the loaded model predicts as
+    before, but its ``published_`` is None.
 
     Parameters
     ----------
@@ -78,8 +85,12 @@ def save(
         How columns became X, so that new people can be encoded alike.
     inputs : dict, optional
         SHA-256 of the input files, by name.
+    public : bool, optional
+        Whether everybody has the table already: then its counts are kept. When left out, as the
+        release says (``release.public``).
     """
-    write_texts({Path(path): model_text(model, encoding=encoding, inputs=inputs)})
+    text = model_text(model, encoding=encoding, inputs=inputs, public=public)
+    write_texts({Path(path): text})
 
 
 def load(path: str | os.PathLike[str]) -> AggregatedGLM:
@@ -97,8 +108,9 @@ def model_text(
     *,
     encoding: Encoding | None = None,
     inputs: dict[str, str] | None = None,
+    public: bool | None = None,
 ) -> str:
-    """Return the text of a model file."""
+    """Return the text of a model file; the parameters are those of :func:`save`."""
     check_is_fitted(model)
     names = getattr(model, "feature_names_in_", None)
     data = {
@@ -112,7 +124,7 @@ def model_text(
         "n_features": int(model.n_features_in_),
         "several": model._several,
         "holds_release": model._holds_release,
-        "fits": [encode(fit, leave_out=("imputed",)) for fit in model._fits],
+        "fits": [encode(_to_keep(fit, public), leave_out=("imputed",)) for fit in model._fits],
         "encoding": None if encoding is None else encoding.to_json(),
     }
     lines = (
@@ -120,6 +132,20 @@ def model_text(
         for name, value in data.items()
     )
     return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
+    """Return whether a saved model holds all published counts of the fitted one."""
+    check_is_fitted(model)
+    return all(_to_keep(fit, public) is fit for fit in model._fits)
+
+
+def _to_keep(fit: Fit, public: bool | None) -> Fit:
+    """Return a fit without its counts, if a report would mask some of them."""
+    table = fit.published
+    if table is None or table.shown_whole(smallest_shown(table, public)):
+        return fit
+    return replace(fit, published=None)
 
 
 def versions() -> dict[str, str]:
@@ -200,6 +226,8 @@ def _check_fit(fit: Fit, d: int) -> None:
     _require(fit.coef, (d,), "coef")
     for name in ("intercept", "dispersion", "block_sd"):
         _require(np.array(getattr(fit, name)), (), name)
+    for name in ("dispersion", "block_sd", "alpha", "n_iter", "n_people", "n_blocks"):
+        _require_positive(np.array(getattr(fit, name)), name)
     if (fit.bins is None) == fit.family.has_thresholds:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
     if fit.bins is None:
@@ -211,10 +239,51 @@ def _check_fit(fit: Fit, d: int) -> None:
         if fit.bins.lower.shape != (k,) or fit.bins.upper.shape != (k,):
             raise ModelFileError("bins: must have as many ends as values")
     size = 1 + d + _check_context(fit, d)
-    if fit.covariance is not None and fit.covariance.shape != (size, size):
+    if fit.covariance is not None:
+        _require_shape(fit.covariance, (size, size), "covariance")
+        _require_positive(np.diag(fit.covariance), "variances")
+    _require_shape(fit.path, (fit.path.size,), "path")
+    _check_diagnostics(fit, d)
+    if fit.selection is not None:
+        _check_selection(fit.selection)
+    if fit.published is not None:
+        _check_published(fit.published)
+
+
+def _check_diagnostics(fit: Fit, d: int) -> None:
+    found = fit.diagnostics
+    _require_positive(np.array(found.block_sd), "diagnostics.block_sd")
+    for name in ("efficiency", "ecological_coef", "ecological_standard_errors"):
+        values = getattr(found, name)
+        if values is not None:
+            _require_shape(values, (d,), f"diagnostics.{name}")
+
+
+def _check_selection(selection: Selection) -> None:
+    n = len(selection.family)
+    _require_shape(np.array(selection.contextual), (n,), "selection.contextual")
+    for name in ("alpha", "score", "error"):
+        _require_shape(getattr(selection, name), (n,), f"selection.{name}")
+    if not 0 <= selection.chosen < n:
         raise ModelFileError(
-            f"covariance: must have shape {(size, size)}, got {fit.covariance.shape}; save it again"
+            f"selection.chosen: must be one of {n} candidates, got {selection.chosen}; save the "
+            "model again"
         )
+
+
+def _check_published(table: Published) -> None:
+    n_blocks = len(table.blocks)
+    shape = (n_blocks, table.lower.shape[-1] if table.lower.ndim else 0)
+    for name in ("n", "misfit", "df"):
+        _require_shape(getattr(table, name), (n_blocks,), f"published.{name}")
+    for name in ("count", "low", "high", "expected"):
+        values = getattr(table, name)
+        if values is not None:
+            _require_shape(values, shape, f"published.{name}")
+    for name in ("lower", "upper"):
+        ends = getattr(table, name)
+        _require_shape(ends, shape[1:] if table.lower.ndim == 1 else shape, f"published.{name}")
+    _require_positive(table.n, "published.n")
 
 
 def _check_context(fit: Fit, d: int) -> int:
@@ -238,6 +307,20 @@ def _require(array: FloatArray, shape: tuple[int, ...], name: str) -> None:
         raise ModelFileError(
             f"{name}: must be finite, of shape {shape}, got shape {array.shape}; save the model "
             "again"
+        )
+
+
+def _require_shape(array: NDArray[Any], shape: tuple[int, ...], name: str) -> None:
+    if array.shape != shape:
+        raise ModelFileError(
+            f"{name}: must have shape {shape}, got {array.shape}; save the model again"
+        )
+
+
+def _require_positive(array: NDArray[Any], name: str) -> None:
+    if (array < 0).any():
+        raise ModelFileError(
+            f"{name}: must not be negative, got {array.min():g}; save the model again"
         )
 
 
@@ -284,7 +367,7 @@ def _read_json(place: Path) -> Any:
     except UnicodeDecodeError:
         raise ModelFileError(f"{place.name}: must be JSON, got no text; check the file") from None
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_refuse_doubles)
     except ModelFileError as error:
         raise ModelFileError(f"{place.name}: {error}") from None
     except (ValueError, RecursionError) as error:
@@ -292,6 +375,17 @@ def _read_json(place: Path) -> Any:
         raise ModelFileError(
             f"{place.name}: must be whole JSON, got {what[:80]}; is the file truncated?"
         ) from None
+
+
+def _refuse_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        double = next(name for k, name in enumerate(names) if name in names[:k])
+        raise ModelFileError(
+            f"every name must be there once, got {double[:60]!r} twice; save the model again"
+        )
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

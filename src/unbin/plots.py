@@ -21,7 +21,7 @@ from unbin.frames import as_floats
 from unbin.likelihood.results import Status
 from unbin.permutation import NAMES, PermutationTest
 from unbin.published import Published
-from unbin.settings import check_whole
+from unbin.settings import check_share, check_whole
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.validation import feature_names
 
@@ -63,7 +63,7 @@ def coefficients(
     place: FloatArray = np.arange(len(chosen), dtype=np.float64)
     ax = _axes(ax, height=0.9 + 0.3 * len(chosen))
     ax.axvline(0, color=GREY, linewidth=0.8)
-    reach = ndtri(0.5 + level / 2)
+    reach = ndtri(0.5 + check_share("level", level) / 2)
     shift = 0.0 if oracle is None else 0.14
     _dots(ax, estimate[chosen], place - shift, error if error is None else reach * error[chosen],
           BLUE, "o", "this fit")  # fmt: skip
@@ -259,7 +259,8 @@ def published(model: AggregatedGLM) -> Published:
     if not isinstance(found, Published):
         raise ParameterError(
             f"histograms: need a likelihood fit to published counts, got a fit by "
-            f"{model.method_!r}; fit method='likelihood' to a release with a histogram"
+            f"{model.method_!r}; fit method='likelihood' to a release with a histogram, or "
+            "save it with public=True, where a saved model has lost its counts"
         )
     return found
 

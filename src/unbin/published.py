@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unbin.alignment import SMALL
 from unbin.exceptions import ParameterError
 from unbin.likelihood.inference import excess_misfit
 from unbin.likelihood.results import LikelihoodFit
+from unbin.settings import check_flag
 from unbin.typing import BoolArray, FloatArray, IntArray, TextArray
 
 
@@ -38,6 +40,8 @@ class Published:
         Contribution of each block to the misfit Q, and its expectation.
     whole : bool
         Whether the target takes whole numbers.
+    public : bool
+        Whether everybody has the table already, so that nothing of it need be masked.
     """
 
     blocks: TextArray
@@ -51,6 +55,7 @@ class Published:
     misfit: FloatArray
     df: FloatArray
     whole: bool
+    public: bool = False
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -86,32 +91,25 @@ class Published:
     def masked(self, smallest: int) -> BoolArray:
         """Mark the counts that must not be shown, shape (B, K).
 
-        These are the ones that may be under ``smallest`` people. What is masked in a block is
-        known in sum, because the block's people are known: so the next smallest counts are masked
-        too until at least two are, with ``smallest`` people in sum.
+        These are the ones that may be under ``smallest`` people, and others beside them so that
+        the block's people, which are known, do not tell them: see :func:`hide_more`.
         """
-        valid = self.valid()
-        mask = valid & (self.interval()[0] < smallest)
-        order = np.argsort(np.where(valid, self.count, np.inf), axis=1, kind="stable")
-        for column in order.T:  # from the smallest count of each block to the largest
-            cell = np.arange(len(self)), column
-            people = np.where(mask, self.count, 0).sum(axis=1)
-            exposed = mask.any(axis=1) & ((mask.sum(axis=1) < 2) | (people < smallest))
-            mask[cell] |= exposed & valid[cell]
-        return mask
+        small = self.valid() & (self.interval()[0] < smallest)
+        return hide_more(self.count, small, self.valid(), smallest)
 
     def drawable(self, smallest: int) -> BoolArray:
         """Mark the blocks that may be shown, shape (B,).
 
-        Those of ``smallest`` people and more; less the smallest of them where the sizes of all
-        others would tell that of a smaller block.
+        Those of ``smallest`` people and more; less others where the sizes of all that are shown
+        would tell that of a smaller block.
         """
-        small = self.n < smallest
-        while (
-            small.any() and not small.all() and (small.sum() < 2 or self.n[small].sum() < smallest)
-        ):
-            small = small | (self.n == self.n[~small].min())
-        return ~small
+        small = self.n[None] < smallest
+        hidden = hide_more(self.n[None], small, np.ones_like(small), smallest)
+        return np.asarray(~hidden[0])
+
+    def shown_whole(self, smallest: int) -> bool:
+        """Return whether nothing of the table is masked."""
+        return not self.masked(smallest).any() and bool(self.drawable(smallest).all())
 
     def with_edges(self, change: Callable[[FloatArray], FloatArray]) -> Published:
         """Return the same counts with the ends of the bins on another scale."""
@@ -133,10 +131,58 @@ class Published:
             misfit=self.misfit.sum(keepdims=True),
             df=self.df.sum(keepdims=True),
             whole=self.whole,
+            public=self.public,
         )
 
 
-def published_of(fit: LikelihoodFit, blocks: TextArray, *, whole: bool) -> Published | None:
+def smallest_shown(table: Published | None, public: bool | None) -> int:
+    """Return the smallest count to show: 0 of a public table, else the usual rule.
+
+    Parameters
+    ----------
+    table : Published or None
+    public : bool or None
+        None: as the release says.
+    """
+    if public is None:
+        public = table is not None and table.public
+    return 0 if check_flag("public", public) else SMALL
+
+
+def hide_more(
+    count: FloatArray | IntArray, small: BoolArray, valid: BoolArray, smallest: int
+) -> BoolArray:
+    """Hide more counts of each row than the small ones, so that its sum does not tell them.
+
+    At least one further count is hidden, from the last to the first, until those hidden have
+    ``smallest`` people beyond the ``smallest`` that each further one is known to have. Whoever
+    knows the sum, this rule, and even which counts are small, then still finds ``smallest`` values
+    or more possible for each: which further ones are hidden depends on their places, not on how
+    large they are, and where it stops on their sum. A row may end up hidden as a whole.
+
+    Parameters
+    ----------
+    count : (B, K)
+    small : (B, K)
+        Counts to be hidden.
+    valid : (B, K)
+        Counts that are there.
+    smallest : int
+    """
+    hidden = small.copy()
+    for k in reversed(range(count.shape[1])):
+        further = hidden & ~small
+        beyond = np.where(hidden, count, 0).sum(axis=1) - smallest * further.sum(axis=1)
+        told = small.any(axis=1) & (~further.any(axis=1) | (beyond < smallest))
+        if not told.any():
+            break
+        hidden[:, k] |= told & valid[:, k]
+    return hidden
+
+
+def published_of(
+    fit: LikelihoodFit, blocks: TextArray, *, whole: bool, public: bool
+) -> Published | None:
     """Return what a fit was made from; None when no block has counts.
 
     Parameters
@@ -145,6 +191,8 @@ def published_of(fit: LikelihoodFit, blocks: TextArray, *, whole: bool) -> Publi
     blocks : (B,) text
     whole : bool
         Whether the target takes whole numbers.
+    public : bool
+        Whether everybody has the table already.
     """
     counts, valid = fit.counts, fit.counts.valid()
     known = valid.sum(axis=1) > 1
@@ -166,4 +214,5 @@ def published_of(fit: LikelihoodFit, blocks: TextArray, *, whole: bool) -> Publi
         misfit=fit.block_misfit[known],
         df=fit.block_df[known],
         whole=whole,
+        public=public,
     )

@@ -67,6 +67,9 @@ class Release:
         Standard deviation of noise that is known to have been added to every count.
     source : str
         How the file it was read from was understood; empty for a release made in Python.
+    public : bool
+        Whether everybody has the table already: reports and saved models then mask nothing of it.
+        Tables read in an agency's own layout are taken to be public.
     """
 
     blocks: TextArray
@@ -76,6 +79,7 @@ class Release:
     means: FloatArray | None = None
     noise_sd: float = 0.0
     source: str = ""
+    public: bool = False
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -233,9 +237,9 @@ class Release:
     ) -> Release:
         """Read a cumulative distribution: how many people are at or below each value.
 
-        The last count of a block is its number of people; a first point with count 0 is the lowest
-        edge, otherwise the first bin is open below. With ``closed="left"`` the counts are those
-        below each value.
+        Every value has one count. The last count of a block is its number of people; a first point
+        with count 0 is the lowest edge, otherwise the first bin is open below. With
+        ``closed="left"`` the counts are those below each value.
         """
         found = read_cumulative(frame, block=block, value=value, count=count, closed=closed)
         return cls(found.names, found.n, found.table, tables.no_order(len(found.names)))
@@ -268,7 +272,8 @@ class Release:
                 "only histograms with the same noise"
             )
         source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
-        return Release(names, n, histogram, order, means, noises.pop(), source)
+        public = self.public and other.public
+        return Release(names, n, histogram, order, means, noises.pop(), source, public)
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -281,7 +286,8 @@ class Release:
                 "too; spell each release before combine()"
             )
         order = tables.histogram_to_order(self.histogram, self.n)
-        return Release(self.blocks, self.n, tables.no_histogram(len(self.blocks)), order)
+        nothing = tables.no_histogram(len(self.blocks))
+        return Release(self.blocks, self.n, nothing, order, public=self.public)
 
     def to_histogram(self) -> Release:
         """Spell every set of order statistics as a histogram; needs the people per block."""
@@ -298,7 +304,8 @@ class Release:
         order = self.order_statistics.with_ranks(self.n)
         tables.check_order(order, self.blocks)
         histogram = tables.order_to_histogram(order, self.n)
-        return Release(self.blocks, self.n, histogram, tables.no_order(len(self.blocks)))
+        nothing = tables.no_order(len(self.blocks))
+        return Release(self.blocks, self.n, histogram, nothing, public=self.public)
 
     def to_cumulative(self) -> dict[str, Any]:
         """Return columns block, value, count: how many people are at or below each value."""
@@ -431,6 +438,7 @@ class Release:
             None if self.means is None else self.means[place],
             self.noise_sd,
             source=self.source,
+            public=self.public,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:

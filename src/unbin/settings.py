@@ -31,6 +31,16 @@ def check_number(name: str, value: Any, *, low: float, open_low: bool = False) -
     return number
 
 
+def check_share(name: str, value: Any) -> float:
+    """Return a number between 0 and 1, neither of them."""
+    share = check_number(name, value, low=0.0, open_low=True)
+    if share >= 1:
+        raise ParameterError(
+            f"{name}: must lie between 0 and 1, got {value!r}; pass for example 0.95"
+        )
+    return share
+
+
 def check_whole(name: str, value: Any, *, low: int) -> int:
     """Return a whole number that is at least ``low``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < low:

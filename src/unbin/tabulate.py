@@ -8,6 +8,7 @@ import numpy as np
 
 from unbin.exceptions import ParameterError
 from unbin.fits import Fit
+from unbin.settings import check_share
 from unbin.summary import Coefficients, Summary
 from unbin.typing import FloatArray
 
@@ -24,6 +25,7 @@ def covariance_of(fit: Fit) -> FloatArray:
 
 def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
     """Return intercept, slopes and contextual effects with their errors."""
+    check_share("level", level)
     errors = np.sqrt(np.diag(covariance_of(fit)))
     d = len(features)
     names, estimate, error = features, fit.coef, errors[1 : 1 + d]

@@ -148,7 +148,15 @@ def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
 
 
 def warn_of(fit: Fit) -> None:
-    """Warn once, in one sentence, if the release cannot tell or the solver gave up."""
+    """Warn, in a sentence each, if the release cannot tell, the solver gave up, or a choice did."""
+    if fit.selection is not None and fit.selection.stopped:
+        n = len(fit.selection.score)
+        warnings.warn(
+            f"fit: interrupted while candidates were compared on held-out blocks; the best of the "
+            f"{n} scored by then is fitted: {fit.family.name}, alpha {fit.alpha:.3g}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
     if not fit.diagnostics.identified:
         warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
     elif not fit.status.converged:

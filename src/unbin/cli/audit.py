@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +9,7 @@ import typer
 
 from unbin.cli import options
 from unbin.cli.console import FAILED, progress, reported, say
+from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
     from unbin.people import People
@@ -68,7 +67,8 @@ def audit(
         float, typer.Option(help="Utility that the recommended table keeps, 0 to 1.")
     ] = 0.8,
     fail_above: Annotated[
-        float | None, typer.Option(help="Exit with 1 if a table has a larger gain.")
+        float | None,
+        typer.Option(help="Exit with 1 if a table has a larger gain, and recommend none that has."),
     ] = None,
     held_out: Annotated[
         float, typer.Option(help="Share of people left out of the audited tables.")
@@ -82,19 +82,21 @@ def audit(
 ) -> None:
     """Measure what planned tables would disclose.
 
-    For those who hold the outcomes: attacks every table and says what it tells about people.
+    For those who hold the outcomes: attacks every table and says what it tells about people. Exits
+    with 1 where none may be published.
 
     Example: unbin audit people.csv --target income --block county --bins 2,5,10,25 --suppress 11
     --fail-above 0.3 --output audit
     """
     from unbin.disclosure import audit as measure
     from unbin.disclosure.people import EVERYBODY
-    from unbin.disclosure.text import too_much
+    from unbin.disclosure.text import too_much, why_none
     from unbin.encoding import Encoding
     from unbin.summary import to_frame
 
     levels = list(block or [])
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
+    check_output(output)
     with progress("reading"):
         rows, terms = _read(people, target, levels, formula)
         encoding, X = Encoding.build(terms, rows.columns)
@@ -117,16 +119,20 @@ def audit(
             round=base,
             noise=noise,
             min_utility=min_utility,
+            max_gain=fail_above,
             level=level,
             random_state=seed,
             progress=show,
         )
     say(str(found))
     if output is not None:
-        say("\n" + _write(output, found, rows, target))
+        say("\n" + write(output, _record(found, rows, target)))
     sentence = None if fail_above is None else too_much(found, fail_above)
     if sentence is not None:
         say(f"Too much: {sentence}", err=True)
+    if found.recommended is None:
+        say(f"No table to recommend: {why_none(found)}", err=True)
+    if sentence is not None or found.recommended is None:
         raise typer.Exit(FAILED)
 
 
@@ -170,19 +176,16 @@ def _edges(text: str) -> list[float]:
     return _numbers("--edges", text, float)
 
 
-def _write(folder: Path, found: Any, rows: People, target: str) -> str:
-    from unbin.outputs import make_folder, write_texts
+def _record(found: Any, rows: People, target: str) -> dict[str, str]:
+    """Return the files of an audit by name."""
     from unbin.report import render_audit
 
-    texts = {
+    return {
         "audit.json": found.to_json(),
         "report.html": render_audit(
             found,
             title=f"Disclosure audit of {target} in {rows.name}",
-            command=shlex.join(["unbin", *sys.argv[1:]]),
+            command=command_line(),
             inputs={rows.name: rows.sha256},
         ),
     }
-    make_folder(folder)
-    write_texts({folder / name: text for name, text in texts.items()})
-    return "written: " + ", ".join(str(folder / name) for name in texts)

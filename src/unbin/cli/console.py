@@ -89,6 +89,8 @@ def _explain(error: Exception) -> str:
 
 
 def _exit_code(error: Exception) -> int:
-    from unbin.exceptions import FormulaError, ParameterError
+    from unbin.exceptions import FitInterruptedError, FormulaError, ParameterError
 
+    if isinstance(error, FitInterruptedError):
+        return INTERRUPTED
     return MISUSED if isinstance(error, ParameterError | FormulaError) else FAILED

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from unbin.aggregation import aggregate
+from unbin.cli.records import check_output
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
 from unbin.outputs import make_folder
@@ -23,6 +24,7 @@ _COEF = np.array([0.8, -0.5, 0.3])
 
 def run(seed: int, output: Path | None = None) -> None:
     """Simulate, publish, fit and print; leave a report in ``output`` or a temporary folder."""
+    check_output(output)
     console = Console(highlight=False, width=100)
     people = simulate(
         12_000, 3, 150, between=0.2, noise=0.7, coef=_COEF, intercept=2.0, random_state=seed

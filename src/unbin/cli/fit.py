@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -13,7 +11,8 @@ import typer
 
 from unbin.cli import options
 from unbin.cli.console import INTERRUPTED, progress, reported, say
-from unbin.cli.interrupts import was_interrupted, watched
+from unbin.cli.interrupts import chose_early, was_interrupted, watched
+from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
     from unbin.encoding import Encoding
@@ -76,6 +75,7 @@ def fit(
     suppression: options.SuppressionOption = None,
     rounding: options.RoundingOption = None,
     closed: options.ClosedOption = None,
+    public: options.PublicOption = None,
     output: Annotated[
         Path | None,
         typer.Option(help="Folder for model.json, coefficients.csv and report.html."),
@@ -96,10 +96,11 @@ def fit(
     from unbin.estimator import AggregatedGLM
     from unbin.exceptions import ParameterError
     from unbin.formulas import parse_formula
-    from unbin.settings import check_choice
+    from unbin.settings import check_choice, check_share
 
     if write_imputed and output is None:
         raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
+    check_share("--level", level)
     model = AggregatedGLM(
         family,
         method,
@@ -112,6 +113,7 @@ def fit(
         n_jobs=jobs,
         checkpoint=checkpoint,
     )
+    check_output(output)
     with progress("reading"):
         table = options.open_release(
             release,
@@ -120,6 +122,7 @@ def fit(
             suppression=suppression,
             rounding=rounding,
             closed=closed,
+            public=public,
         )
         data = _read(people, formula, block, table)
         target = table.align(data.blocks, scale=scale, on_missing=on_missing)
@@ -133,8 +136,20 @@ def fit(
     texts = _record(model, data.encoding, level, inputs)
     if write_imputed:
         texts["imputed.csv"] = _imputed(model, data.blocks)
-    say(f"{shown}\n\n{_write(output, texts)}")
+    say(f"{shown}\n\n{write(output, texts)}")
+    _say_what_is_left_out(model)
     _exit_if_interrupted(model)
+
+
+def _say_what_is_left_out(model: AggregatedGLM) -> None:
+    from unbin.persistence import keeps_counts
+
+    if not keeps_counts(model):
+        say(
+            "Small counts are masked in report.html, and model.json holds no counts; if the table "
+            "is public, say --public.",
+            err=True,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,17 +198,11 @@ def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
 
 def _exit_if_interrupted(model: AggregatedGLM) -> None:
     if was_interrupted(model):
-        say("Interrupted: the fit did not converge; its last iterate was kept.", err=True)
+        what = "the fit did not converge; its last iterate was kept"
+        if chose_early(model):
+            what = "not all candidates were compared; the best so far was fitted"
+        say(f"Interrupted: {what}.", err=True)
         raise typer.Exit(INTERRUPTED)
-
-
-def _write(folder: Path, texts: dict[str, str]) -> str:
-    """Write files into a folder, all or none, and return what was written."""
-    from unbin.outputs import make_folder, write_texts
-
-    make_folder(folder)
-    write_texts({folder / name: text for name, text in texts.items()})
-    return "written: " + ", ".join(str(folder / name) for name in texts)
 
 
 def _alpha(text: str) -> float | str:
@@ -252,7 +261,7 @@ def _record(
         "report.html": render_report(
             model,
             title=f"Fit of {', '.join(inputs)}",
-            command=shlex.join(["unbin", *sys.argv[1:]]),
+            command=command_line(),
             inputs=inputs,
         ),
     }

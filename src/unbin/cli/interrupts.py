@@ -34,8 +34,13 @@ def watched(show: Callable[[str], None]) -> Iterator[None]:
 
 
 def was_interrupted(model: AggregatedGLM) -> bool:
-    """Tell whether a fit was stopped before it converged."""
-    return bool(model.status_.name == "INTERRUPTED")
+    """Tell whether a fit was stopped before it converged, or had compared all candidates."""
+    return bool(model.status_.name == "INTERRUPTED") or chose_early(model)
+
+
+def chose_early(model: AggregatedGLM) -> bool:
+    """Tell whether the choice among candidates was stopped, and the best so far fitted."""
+    return model.selection_ is not None and bool(model.selection_.stopped)
 
 
 class _Progress:

@@ -48,6 +48,14 @@ RoundingOption = Annotated[
 ClosedOption = Annotated[
     str | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
 ]
+PublicOption = Annotated[
+    bool | None,
+    typer.Option(
+        "--public/--not-public",
+        help="Whether everybody has RELEASE already; if not, small counts are masked in files. "
+        "Default: public in an agency's own layout.",
+    ),
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
@@ -59,6 +67,7 @@ def open_release(
     suppression: str | None,
     rounding: str | None,
     closed: str | None,
+    public: bool | None = None,
 ) -> Release:
     """Read the published table."""
     from unbin.readers import read_release
@@ -70,4 +79,5 @@ def open_release(
         suppression=suppression,
         rounding=rounding,
         closed=closed,
+        public=public,
     )

@@ -15,8 +15,7 @@ from unbin.disclosure.people import read_bins, read_records
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import Audit
 from unbin.disclosure.table import Settings, Task, audit_table
-from unbin.exceptions import ParameterError
-from unbin.settings import check_choice, check_number, check_whole
+from unbin.settings import check_choice, check_number, check_share, check_whole
 from unbin.typing import ArrayLike
 
 
@@ -36,6 +35,7 @@ def audit(
     round: int | None = None,  # noqa: A002 - the word that agencies use
     noise: str | None = None,
     min_utility: float = 0.8,
+    max_gain: float | None = None,
     n_permutations: int = 199,
     level: float = 0.95,
     random_state: int | None = None,
@@ -78,6 +78,8 @@ def audit(
         :class:`unbin.disclosure.protections.Protection` for what that protects.
     min_utility : float
         Of the recommended table; see :class:`unbin.disclosure.utility.Utility`.
+    max_gain : float, optional
+        The largest gain of a table that is recommended.
     n_permutations : int
         For the chance baseline; no fit is repeated.
     level : float
@@ -113,10 +115,11 @@ def audit(
         families=families,
         smallest=smallest_allowed(rule),
         n_permutations=check_whole("n_permutations", n_permutations, low=1),
-        level=_share("level", level),
+        level=check_share("level", level),
         seed=int(rng.integers(2**31)),
     )
     utility = check_number("min_utility", min_utility, low=0.0)
+    limit = None if max_gain is None else check_number("max_gain", max_gain, low=0.0)
     versions = [None] if protection is None else [None, protection]
     with _teller(progress) as tell:
         tables = [
@@ -132,15 +135,10 @@ def audit(
         feature_names=records.feature_names,
         log=records.log,
         min_utility=utility,
+        max_gain=limit,
         level=settings.level,
         n_permutations=settings.n_permutations,
     )
-
-
-def _share(name: str, value: float) -> float:
-    if not 0 < check_number(name, value, low=0.0, open_low=True) < 1:
-        raise ParameterError(f"{name}: must lie between 0 and 1, got {value!r}; pass 0.95")
-    return float(value)
 
 
 def _teller(

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.disclosure.derivation import possible_counts
+from unbin.derivation import possible_counts
 from unbin.disclosure.protections import Protection, rounded
 from unbin.release import Release
 from unbin.settings import check_choice, check_whole
-from unbin.typing import FloatArray, IntArray
+from unbin.typing import BoolArray, FloatArray, IntArray
 
 RULES = {"cms": 11, "wonder": 10, "nhs": 8}
 """The smallest count of people that each agency publishes."""
+_UNLIKELY = 0.05
+"""Share of noise that is left out of account where it is held against the rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,9 @@ class CellCheck:
         shorter than the rule's.
     exact : bool
         Whether no further cell can be worked out from the totals; else there may be more.
+    exposed : int
+        Cells under the rule that the table, as it would be published, shows, or that it and its
+        totals narrow to fewer than the ``smallest - 1`` counts that the rule leaves open.
     """
 
     smallest: int
@@ -59,6 +64,12 @@ class CellCheck:
     derived: int
     narrowed: int
     exact: bool
+    exposed: int
+
+    @property
+    def within_rule(self) -> bool:
+        """Whether no cell under the rule is exposed, for certain."""
+        return self.exposed == 0 and (self.exact or self.cells_under == 0)
 
 
 def smallest_allowed(rule: str | int) -> int:
@@ -89,34 +100,44 @@ def check_cells(
     values, people = np.unique(y, return_counts=True)
     place = np.minimum(np.searchsorted(values, edges), len(values) - 1)
     at_value = values[place] == edges
-    hidden, derived, narrowed, exact = _derivable(release, count, smallest, protection)
+    small = (count > 0) & (count < smallest)
+    hidden, width, exact = _derivable(release, count, smallest, protection)
+    used = protection or Protection()
+    told = hidden & (used.epsilon is None)  # of noisy counts nothing can be worked out
+    asked = (used.suppress or used.round or smallest) - 1
+    shown = np.ones_like(width) if protection is None else width
     return CellCheck(
         smallest=smallest,
         n_cells=count.size,
         smallest_block=int(release.n.min()),
         smallest_cell=int(count[count > 0].min()),
         blocks_under=int((release.n < smallest).sum()),
-        cells_under=int(((count > 0) & (count < smallest)).sum()),
+        cells_under=int(small.sum()),
         whole_blocks=int((count.max(axis=1) == release.n).sum()),
         edges_at_values=int(at_value.sum()),
         edges_at_rare_values=int((at_value & (people[place] < smallest)).sum()),
         publishes_minimum=bool(edges[0] == values[0]),
         publishes_maximum=bool(edges[-1] == values[-1]),
-        hidden=hidden,
-        derived=derived,
-        narrowed=narrowed,
+        hidden=int(hidden.sum()),
+        derived=int((told & (width == 1)).sum()),
+        narrowed=int((told & (width > 1) & (width < asked)).sum()),
         exact=exact,
+        exposed=int((small & (shown < smallest - 1)).sum()),
     )
 
 
 def _derivable(
     release: Release, count: IntArray, smallest: int, protection: Protection | None
-) -> tuple[int, int, int, bool]:
-    """Return how many cells are hidden, derived, narrowed, and whether that is all."""
+) -> tuple[BoolArray, IntArray, bool]:
+    """Return which cells are hidden, how many counts each can be, and whether for certain.
+
+    Of noisy counts no totals are published; each can be what 95 % of the noise may have made of it.
+    """
     used = protection or Protection(suppress=smallest)
-    if used.epsilon is not None:  # no count is published as it is, and no total either
-        return count.size, 0, 0, True
     hidden = used.hidden(release)
+    if used.epsilon is not None:
+        reach = int(-np.log(_UNLIKELY) / used.epsilon)
+        return hidden, np.full(count.shape, 2 * reach + 1), True
     published = used.apply(release, np.random.default_rng(0)).histogram
     low, high = (end.reshape(count.shape) for end in published.interval())
     columns = None  # those of a single block are its counts
@@ -126,8 +147,4 @@ def _derivable(
         if used.round is not None:
             columns = rounded(totals, used.round)
     found = possible_counts(low, high, (release.n, release.n), columns)
-    width = found.high - found.low + 1
-    rule = (used.suppress or used.round or smallest) - 1
-    derived = int((hidden & (width == 1)).sum())
-    narrowed = int((hidden & (width > 1) & (width < rule)).sum())
-    return int(hidden.sum()), derived, narrowed, found.exact
+    return hidden, found.high - found.low + 1, found.exact

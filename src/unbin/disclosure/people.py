@@ -94,8 +94,13 @@ def read_records(
 
 def _levels(blocks: Any, n: int) -> dict[str, TextArray]:
     given = blocks if isinstance(blocks, Mapping) else {"block": blocks}
-    if blocks is None or not len(given):
+    if blocks is None:
         given = {EVERYBODY: None}
+    if not given:
+        raise ParameterError(
+            "blocks: must name a level of blocks, got an empty mapping; pass None for one table of "
+            "everybody"
+        )
     found = {}
     for name, ids in given.items():
         text = np.full(n, EVERYBODY) if ids is None else as_text(ids, where=f"blocks[{name!r}]")

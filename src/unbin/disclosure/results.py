@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -158,6 +159,8 @@ class Audit:
     log : bool
         Whether errors were squared on the log scale.
     min_utility : float
+    max_gain : float or None
+        The largest gain of a table that is recommended; None for any.
     level : float
         Coverage of the intervals.
     n_permutations : int
@@ -169,17 +172,19 @@ class Audit:
     feature_names: tuple[str, ...]
     log: bool
     min_utility: float
+    max_gain: float | None
     level: float
     n_permutations: int
 
     @property
     def recommended(self) -> PlannedTable | None:
-        """The coarsest table that keeps ``min_utility``; None when no table does.
+        """The coarsest table that may be published and is worth it; None when no table is.
 
-        Coarsest is fewest counts; of as many, the smaller gain. Where a protection was asked for,
-        only protected tables are recommended.
+        That is one within the rule for small cells (:attr:`CellCheck.within_rule`), of a gain up
+        to ``max_gain``, and that keeps ``min_utility``. Coarsest is fewest counts; of as many, the
+        smaller gain. Where a protection was asked for, only protected tables are recommended.
         """
-        kept = [table for table in self.final if table.utility.value >= self.min_utility]
+        kept = [table for table in self.allowed if table.utility.value >= self.min_utility]
         return min(kept, key=lambda table: (table.n_cells, table.gain), default=None)
 
     @property
@@ -187,6 +192,17 @@ class Audit:
         """The tables as they would be published: protected, where a protection was asked for."""
         protected = tuple(table for table in self.tables if table.protection)
         return protected or self.tables
+
+    @property
+    def within_rule(self) -> tuple[PlannedTable, ...]:
+        """The tables that, as they would be published, expose no small cell."""
+        return tuple(table for table in self.final if table.cells.within_rule)
+
+    @property
+    def allowed(self) -> tuple[PlannedTable, ...]:
+        """Those of them that disclose no more than ``max_gain``."""
+        limit = math.inf if self.max_gain is None else self.max_gain
+        return tuple(table for table in self.within_rule if table.gain <= limit)
 
     @property
     def worst(self) -> PlannedTable:

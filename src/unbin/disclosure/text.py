@@ -100,7 +100,7 @@ def _gain_table(audit: Audit) -> list[list[str]]:
 
 
 def _cell_table(audit: Audit) -> list[list[str]]:
-    least = audit.tables[0].cells.smallest
+    least = _rule(audit)
     rows = [
         ["table", "smallest cell", f"cells <{least}", f"blocks <{least}", "in one bin",
          "rare edges", "worked out"]
@@ -140,17 +140,38 @@ def recommendation(audit: Audit) -> str:
     """Return which table to publish, in a sentence."""
     found = audit.recommended
     if found is None:
-        best = max(audit.final, key=lambda table: table.utility.value)
-        if best.utility.value == 0:
-            return "Recommended: none, no planned table tells the coefficients at all"
-        return (
-            f"Recommended: none, no planned table keeps a utility of {audit.min_utility:g}; the "
-            f"most useful is {best.name} ({number(best.utility.value, 2)})"
-        )
+        return f"Recommended: none, {why_none(audit)}"
     return (
         f"Recommended: {found.name}, the coarsest that keeps a utility of {audit.min_utility:g} "
-        f"(gain {number(found.gain)})"
+        f"and the rule of {_rule(audit)} (gain {number(found.gain)})"
     )
+
+
+def why_none(audit: Audit) -> str:
+    """Return why no table is recommended: its small cells, its gain or its utility."""
+    rule = f"the rule of {_rule(audit)}"
+    if not audit.within_rule:
+        return (
+            f"every planned table shows counts that break {rule}, or may give hidden ones away; "
+            "plan coarser tables, or protect them"
+        )
+    if not audit.allowed:
+        least = min(audit.within_rule, key=lambda table: table.gain)
+        return (
+            f"no planned table within {rule} has a gain of {audit.max_gain:g} or less; the least "
+            f"telling is {least.name} ({number(least.gain)})"
+        )
+    best = max(audit.allowed, key=lambda table: table.utility.value)
+    if best.utility.value == 0:
+        return f"no planned table within {rule} tells the coefficients at all"
+    return (
+        f"no planned table within {rule} keeps a utility of {audit.min_utility:g}; the most "
+        f"useful is {best.name} ({number(best.utility.value, 2)})"
+    )
+
+
+def _rule(audit: Audit) -> int:
+    return audit.tables[0].cells.smallest
 
 
 def too_much(audit: Audit, limit: float) -> str | None:
@@ -171,6 +192,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
     for table in audit.tables:
         each = _plain(table)
         each["gain"] = _plain(table.gain)
+        each["cells"]["within_rule"] = table.cells.within_rule
         each["cells"]["smallest_cell"] = masked(table.cells.smallest_cell)
         each["cells"]["smallest_block"] = masked(table.cells.smallest_block)
         each["attacks"] = [_mask_few(found) for found in each["attacks"]]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -17,7 +18,7 @@ from unbin.readers.files import ENCODINGS, MAX_BYTES, read_sheet
 from unbin.readers.options import Options, check_options
 from unbin.readers.sheets import Sheet, listed, read_error
 from unbin.release import Release
-from unbin.settings import check_choice, check_whole
+from unbin.settings import check_choice, check_flag, check_whole
 
 DIALECTS: dict[str, ModuleType] = {
     "acs": acs,
@@ -43,6 +44,7 @@ def read_release(
     rounding: str | None = None,
     encoding: str | None = None,
     max_bytes: int = MAX_BYTES,
+    public: bool | None = None,
 ) -> Release:
     """Read a published table from a CSV, TSV or Parquet file, gzipped or not.
 
@@ -69,6 +71,9 @@ def read_release(
         Needed for other files than UTF-8, and UTF-16 with a byte order mark: "latin-1", "cp1252".
     max_bytes : int
         The most bytes to read, after decompression.
+    public : bool, optional
+        Whether everybody has the table already, so that nothing of it need be masked. When left
+        out: yes in an agency's own layout, no in a tidy file.
 
     Returns
     -------
@@ -82,14 +87,15 @@ def read_release(
     sheet = read_sheet(
         path, encoding=encoding, max_bytes=check_whole("max_bytes", max_bytes, low=1)
     )
-    reader = DIALECTS[dialect or guess_dialect(sheet, options)]
+    name = dialect or guess_dialect(sheet, options)
+    known = name != "tidy" if public is None else check_flag("public", public)
     try:
-        release: Release = reader.read(sheet, options)
+        release: Release = DIALECTS[name].read(sheet, options)
     except ReadError:
         raise
     except ReleaseError as error:
         raise read_error(sheet.file, str(error)) from error
-    return release
+    return replace(release, public=known)
 
 
 def guess_dialect(sheet: Sheet, options: Options) -> str:

@@ -16,10 +16,10 @@ from matplotlib import style
 from sklearn.utils.validation import check_is_fitted
 
 import unbin
-from unbin.alignment import SMALL
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.outputs import write_texts
+from unbin.published import Published, smallest_shown
 from unbin.report.pictures import draw
 from unbin.report.rows import coefficient_rows, facts, score_rows
 from unbin.report.svg import SETTINGS
@@ -37,11 +37,12 @@ def render_report(
     command: str = "",
     inputs: Mapping[str, str] = NO_INPUTS,
     created: datetime | str | None = None,
+    public: bool | None = None,
 ) -> str:
     """Return the report of a fit: one page that needs nothing else, not even a network.
 
-    Counts and blocks under 11 people are masked, and imputed targets are never in it. The same fit
-    gives the same page.
+    Counts and blocks under 11 people are masked unless the table is public, and imputed targets are
+    never in it. The same fit gives the same page.
 
     Parameters
     ----------
@@ -56,23 +57,28 @@ def render_report(
         Names of the input files and their hashes.
     created : datetime or str, optional
         When; left out of the page when left out here.
+    public : bool, optional
+        Whether everybody has the table already: then nothing is masked. When left out, as the
+        release says (``release.public``).
     """
     check_is_fitted(model)
     if np.ndim(model.coef_) > 1:
         raise ParameterError(
             "report: needs a model of one target, got several; fit them one by one"
         )
+    table = model.published_
+    smallest = smallest_shown(table if isinstance(table, Published) else None, public)
     with style.context(["default", SETTINGS]):
-        pictures = draw(model, oracle)
+        pictures = draw(model, oracle, smallest)
     return template("page.html.j2").render(
         title=title,
         method=model.method_,
         identified=model.diagnostics_.identified,
         words=_words(model),
         status=model.status_.value,
-        facts=facts(model),
+        facts=facts(model, smallest),
         pictures=pictures,
-        smallest=SMALL,
+        smallest=smallest,
         level=f"{100 * _LEVEL:g} %",
         coefficients=coefficient_rows(model, oracle, _LEVEL),
         has_oracle=oracle is not None,

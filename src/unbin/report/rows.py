@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.alignment import SMALL
 from unbin.choice import Selection
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
@@ -42,12 +41,12 @@ class ScoreRow:
     chosen: bool
 
 
-def facts(model: AggregatedGLM) -> list[tuple[str, str]]:
-    """Return what was fitted, and how."""
+def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
+    """Return what was fitted, and how; fewer people than ``smallest`` are masked."""
     found = [
         ("Family", str(model.family_)),
         ("Method", model.method_),
-        ("People", people(model.n_people_)),
+        ("People", people(model.n_people_, smallest)),
         ("Ridge (alpha)", f"{model.alpha_:.3g}"),
         ("Dispersion", f"{model.dispersion_:.4g}"),
     ]
@@ -58,9 +57,9 @@ def facts(model: AggregatedGLM) -> list[tuple[str, str]]:
     return found
 
 
-def people(n: int) -> str:
+def people(n: int, smallest: int) -> str:
     """Return a number of people, masked if small."""
-    return f"<{SMALL}" if n < SMALL else f"{n:,}"
+    return f"<{smallest}" if n < smallest else f"{n:,}"
 
 
 def coefficient_rows(
