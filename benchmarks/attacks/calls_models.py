@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression
 
 import unbin
-from attacks.values import INF, NAN, ODD, Call, each, keywords, study, warned, without
+from attacks.values import INF, NAN, ODD, Call, accepted, each, keywords, study, warned, without
 from attacks.values import bad_ids as ids_like
 from attacks.values import bad_matrices as matrices_like
 from attacks.values import bad_vectors as vectors_like
@@ -56,6 +56,7 @@ def settings() -> Iterator[Call]:
         return unbin.AggregatedGLM(**{"n_jobs": 1, **given}).fit(s.X, s.target)
 
     group = "AggregatedGLM"
+    yield accepted(group, lambda: fit({}))
     yield from each(group, "likelihood,", keywords(SETTINGS), fit)
     yield from each(group, "", keywords({"method": [*ODD, "mle"]}), fit)
     matching = {
@@ -168,6 +169,8 @@ def predictions() -> Iterator[Call]:
     s = study()
     X = without(matrices_like(s.X), "too few rows", "too many rows")
     X |= {"with too many columns": np.column_stack([s.X, s.X])}
+    yield accepted("predict", lambda: s.context.predict(s.X, blocks=s.blocks, offset=s.y))
+    yield accepted("score", lambda: s.model.score(s.X, s.target) + s.model.score(s.X, s.y))
     yield from each("predict", "X", X, s.model.predict)
     yield from each("score", "X", X, lambda v: s.model.score(v, s.target))
     predict = s.context.predict
@@ -190,6 +193,7 @@ def predictions() -> Iterator[Call]:
 def questions() -> Iterator[Call]:
     s = study()
     odd = [value for value in ODD if value is not None]
+    yield accepted("impute", lambda: s.model.impute("draw", size=2, random_state=0))
     yield from each("impute", "kind", [*odd, "Mean", "draws"], s.model.impute)
     yield from each("impute", "size", [*odd, 0, True], lambda v: s.model.impute("draw", size=v))
     seeds = ["x", NAN, -1, 1.5, {}, object()]
@@ -201,6 +205,7 @@ def questions() -> Iterator[Call]:
     new = unbin.AggregatedGLM()
     levels = ["x", None, NAN, INF, 0, 1, 2, 95, -0.5, [], True, 1j]
     for what in ("conf_int", "summary", "tidy"):
+        yield accepted(what, partial(getattr(s.model, what), 0.9))
         yield from each(what, "level", levels, getattr(s.model, what))
     for what in ("tidy", "glance"):
         ask = getattr(s.model, what)
@@ -231,6 +236,7 @@ def regressors() -> Iterator[Call]:
         "cv": ["x", NAN, 0, 1, 1.5, 31, [], True],
         "random_state": ["x", NAN, -1, 1.5],
     }
+    yield accepted(group, lambda: fit({}))
     yield from each(group, "", keywords(choices), fit)
     yield from each(group, "X", matrices_like(s.X), lambda v: fit({}, X=v))
     y = without(vectors_like(s.y), *BY_SKLEARN)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 import unbin
-from attacks.values import INF, NAN, Call, each, study, warned, without
+from attacks.values import INF, NAN, Call, accepted, each, study, warned, without
 from attacks.values import bad_ids as ids_like
 from attacks.values import bad_vectors as vectors_like
 
@@ -47,6 +47,7 @@ def columns() -> Iterator[Call]:
         use = partial(read, **settings)
         empty = {name: [] for name in table}
         frames = [None, 3, "x", [], {}, object(), pd.DataFrame(), empty, pd.DataFrame(empty)]
+        yield accepted(kind, partial(use, table))
         yield from each(kind, "frame", frames, use)
         for name, column in table.items():
             spoilt = [cell for cell in cells if (name, cell) != ("block", "x")]
@@ -178,6 +179,8 @@ def tied() -> Iterator[Call]:
         "one person moved": np.where(np.arange(600) == 0, "29", s.blocks),
     }
     ids = ids_like(s.blocks)
+    for name in ("align", "check", "select"):
+        yield accepted(f"Release.{name}", partial(getattr(s.release, name), s.blocks))
     yield from each("Release.align", "blocks", ids | others, s.release.align)
     yield from each(
         "Release.check", "blocks", without(ids, "too short", "too long"), s.release.check
@@ -232,6 +235,7 @@ def publishing() -> Iterator[Call]:
     bins += [[0.0, 1.0], True, {}, [["a"]], np.ones((2, 2)), 1j, [0, 1j], b"5"]
     bins += [np.ma.masked_array([-INF, 0.0, INF], mask=[0, 1, 0])]
     use = partial(unbin.aggregate, s.y, s.blocks)
+    yield accepted("aggregate", partial(use, 5))
     yield from each("aggregate", "bins", bins, use)
     few = lambda release: len(release.histogram.count) <= 600 * 30  # noqa: E731
     yield from each("aggregate", "bins", {"10**9": 10**9, "10**30": 10**30}, use, few)

@@ -14,7 +14,7 @@ import numpy as np
 from sklearn.linear_model import LinearRegression
 
 import unbin
-from attacks.values import INF, NAN, ODD, Call, each, keywords, study, without
+from attacks.values import INF, NAN, ODD, Call, accepted, each, keywords, study, without
 from attacks.values import bad_ids as ids_like
 from attacks.values import bad_matrices as matrices_like
 from attacks.values import bad_vectors as vectors_like
@@ -29,6 +29,7 @@ def folds() -> Iterator[Call]:
     def split(given: dict[str, Any], X: Any = s.X, y: Any = s.target) -> Any:
         return list(unbin.BlockKFold(**given).split(X, y))
 
+    yield accepted(group, lambda: split({}))
     choices = {"n_splits": [*ODD, 0, 1, True, 31, 10**400], "shuffle": ["x", None, 2, [], NAN]}
     yield from each(group, "", keywords(choices), split)
     seeds = {"shuffle": True}
@@ -46,6 +47,8 @@ def permutations() -> Iterator[Call]:
         usual = {"model": model, "X": s.X, "target": s.target, "n_permutations": 9}
         return unbin.permutation_test(**{**usual, **given})
 
+    yield accepted(group, lambda: test({}))
+    yield accepted(group, lambda: test({"y": s.y}))
     yield from each(group, "X", matrices_like(s.X), lambda v: test({"X": v}))
     yield from each(group, "y", vectors_like(s.y), lambda v: test({"y": v}))
     choices = {
@@ -62,9 +65,11 @@ def audits() -> Iterator[Call]:
     s = study()
 
     def audit(given: dict[str, Any]) -> Any:
-        usual = {"X": s.X, "y": s.y, "blocks": s.blocks, "bins": [2], "attacks": ["ridge"]}
-        return unbin.audit(**{**usual, "n_permutations": 9, "random_state": 0, **given})
+        usual = {"X": s.X, "y": s.y, "blocks": s.blocks, "bins": [2]}
+        quick = {"attacks": ["likelihood"], "families": "gaussian", "n_permutations": 9}
+        return unbin.audit(**{**usual, **quick, "random_state": 0, **given})
 
+    yield accepted("audit", lambda: audit({}))
     yield from each("audit", "X", matrices_like(s.X), lambda v: audit({"X": v}))
     y = vectors_like(s.y) | {"None": None, "constant": np.ones(600)}
     yield from each("audit", "y", y, lambda v: audit({"y": v}))
@@ -182,6 +187,7 @@ def reading() -> Iterator[Call]:
     }
     table = folder / "table.csv"
     use = lambda v: unbin.read_release(table, **v)  # noqa: E731
+    yield accepted("read_release", lambda: use({}))
     yield from each("read_release", "", keywords(options), use)
 
 
@@ -201,6 +207,7 @@ def saving() -> Iterator[Call]:
     yield from each(
         "report.write_report", "to", places, lambda v: unbin.report.write_report(v, "x")
     )
+    yield accepted("save", lambda: unbin.save(s.model, out, inputs={"people.csv": "0"}))
     also = {"inputs": [3, "x", {"a": 3}], "encoding": [3, "x", {}]}
     yield from each("save", "", keywords(also), lambda v: unbin.save(s.model, out, **v))
     odd = np.char.add(s.blocks, "\ud800")
@@ -227,13 +234,17 @@ def pictures() -> Iterator[Call]:
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
     render = partial(report.render_report, title="t")
     yield from each("report.render_report", "model", models, render)
+    yield accepted("report.render_report", lambda: render(s.model, oracle=[1.0, -0.5]))
     oracles = ["x", 3, [1.0], [NAN, 1.0], {}, unbin.AggregatedGLM(), np.ones((2, 2))]
     draw = partial(plots.coefficients, s.model)
+    yield accepted("plots.coefficients", lambda: draw([1.0, -0.5], level=0.9, most=1))
     yield from each("plots.coefficients", "oracle", oracles, draw)
     yield from each("report.render_report", "oracle", oracles, lambda v: render(s.model, oracle=v))
     odd = {"level": ["x", None, NAN, 0, 1, 2, -1], "most": ["x", None, NAN, 0, -1, 1.5]}
     yield from each("plots.coefficients", "", keywords(odd), lambda v: draw(**v))
     show = partial(plots.histogram, s.model)
+    yield accepted("plots.histogram", lambda: show("00"))
+    yield accepted("plots.recovered", lambda: plots.recovered(s.y, s.y, [-1.0, 0, 1]))
     yield from each("plots.histogram", "block", ["nowhere", 3, [], NAN], show)
     yield Call("plots.histogram", "of matching", lambda: plots.histogram(s.matching, "00"))
     values, edges = without(vectors_like(s.y), "empty", "too short", "too long"), [-1.0, 0, 1]

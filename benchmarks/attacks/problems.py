@@ -165,8 +165,7 @@ def _interval(columns: dict[str, np.ndarray], release: str) -> tuple[np.ndarray,
 def _worse_than_pooled(world: World, model: Any) -> str:
     """Compare with the pooled histogram, both on the true table; or with the pooled mean."""
     if "bins" in world.tables or "values" in world.tables:
-        edges = _edges_of(world)
-        truth = unbin.aggregate(world.y, world.blocks, edges)
+        truth = unbin.aggregate(world.y, world.blocks, _bins_of(world, model))
         count = truth.histogram.count.reshape(len(truth), -1).sum(axis=0)
         pooled = float(count @ np.log(_pooled_shares(world, count))) / len(world.y)
         score = model.score(world.X, truth.align(world.blocks))
@@ -192,12 +191,11 @@ def _pooled_shares(world: World, count: np.ndarray) -> np.ndarray:
     return count / count.sum()
 
 
-def _edges_of(world: World) -> np.ndarray:
-    """Return the bins of a fit, or five at the quantiles of a list."""
-    if "bins" not in world.tables:
-        return np.unique([-np.inf, *np.quantile(world.y, [0.2, 0.4, 0.6, 0.8]), np.inf])
-    table = world.tables["bins"]
-    return np.unique([*table["lower"], *table["upper"]])
+def _bins_of(world: World, model: Any) -> Any:
+    """Return the bins that were published; of a list, those of an ordinal fit, or five."""
+    if "bins" in world.tables:
+        return np.unique([*world.tables["bins"]["lower"], *world.tables["bins"]["upper"]])
+    return model.bin_edges_ if world.family == "ordinal" else 5
 
 
 # -- drawing -------------------------------------------------------------------------------------

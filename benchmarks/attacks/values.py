@@ -65,6 +65,11 @@ def each(
         yield Call(group, f"{label} {name}", partial(use, value), right)
 
 
+def accepted(group: str, make: Callable[[], Any]) -> Call:
+    """Return the call as it should be: without it, refusals would say nothing."""
+    return Call(group, "as it should be", make, lambda _: True)
+
+
 def without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """Return the values that are bad here too."""
     return {name: value for name, value in values.items() if name not in names}
