@@ -4,9 +4,9 @@ A fit of the right family is *right* if its slopes lie within five standard erro
 if the software said that it cannot be trusted: not identified, a warning, a sentence among its
 diagnostics, a typed error. It is *wrong* if it said nothing and is further off; if an identified
 fit has standard errors that are 0 or not finite; or if it predicts the table it was fitted to
-worse than the pooled histogram (or mean) does, whatever it said. Matching has no standard errors
-and is biased by design: what it imputes must satisfy the release, and its objective must not be
-above that of a fit without slopes.
+worse than the pooled histogram (or mean) does, whatever it said, unless that table was hidden,
+rounded or noisy. Matching has no standard errors and is biased by design: what it imputes must
+satisfy the release, and its objective must not be above that of a fit without slopes.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from attacks.verdicts import Outcome
 from attacks.worlds import BREGMAN, COUNTED, FAMILIES, RELEASES, World, draw_outcome, methods_of
 from attacks.worlds import publish as publish_tables
 
-N_CASES = 330
+N_CASES = 1_000
 FAR = 5.0
 """Standard errors that a slope may be off."""
+_INEXACT = ("suppressed", "rounded", "noisy")
+"""Releases that a fit may follow away from the true table, if it says so."""
 _SLACK = 3.0
 """Nats per bin by which a pooled histogram, fitted to the very counts, may be ahead."""
 
@@ -85,10 +87,11 @@ def run(seed: int, k: int) -> Outcome:
 
 def _judge_likelihood(problem: Problem, model: Any, *, warned: bool) -> Outcome:
     world, varies = problem.world, np.ptp(problem.world.X, axis=0) > 0
-    worse = _worse_than_pooled(world, model)
+    said = warned or not model.diagnostics_.identified
+    worse = "" if said and world.release in _INEXACT else _worse_than_pooled(world, model)
     if worse:
-        return Outcome("wrong", worse + (" (warned)" if warned else ""))
-    if warned or not model.diagnostics_.identified:
+        return Outcome("wrong", worse + (", and said so" if said else ""))
+    if said:
         return Outcome("right", "said so")
     error = model.standard_errors_[varies]
     if not varies.any():
@@ -205,13 +208,13 @@ def draw(seed: int, k: int) -> Problem:
     """Return case ``k``."""
     family, release, method = _plan(seed)[k]
     rng = np.random.default_rng([seed, 2, k])
-    n_blocks = int(
-        rng.choice([1, 2, 5, 12, 30, 60, 120, 250], p=[0.03, 0.03, 0.1, 0.14, 0.2, 0.2, 0.2, 0.1])
-    )
-    size = rng.choice([1, 2, 5, 15, 40])
-    blocks = _draw_blocks(rng, n_blocks, size)
-    X = _draw_features(rng, blocks, int(rng.choice([1, 2, 3, 5])))
-    strength = rng.choice([0.0, 0.3, 0.7, 1.5]) * (0.6 if family in (*COUNTED, "gamma") else 1.0)
+    telling = rng.random() < 0.5  # as many blocks, people and effects as a fit needs
+    n_blocks = int(rng.choice([60, 120, 250] if telling else [1, 2, 5, 12, 30, 60, 120]))
+    blocks = _draw_blocks(rng, n_blocks, int(rng.choice([15, 40] if telling else [1, 2, 5, 15])))
+    d = int(rng.choice([1, 2, 3] if telling else [1, 2, 3, 5]))
+    X = _draw_features(rng, blocks, d, between=rng.choice([0.3, 0.6] if telling else [0, 0.1, 0.3]))
+    strength = rng.choice([0.7, 1.5] if telling else [0.0, 0.3, 0.7, 1.5])
+    strength *= 0.6 if family in (*COUNTED, "gamma") else 1.0
     direction = rng.standard_normal(X.shape[1])
     scale = X.std(axis=0)
     coef = strength * direction / np.linalg.norm(direction) / np.where(scale > 0, scale, 1.0)
@@ -247,10 +250,11 @@ def _draw_blocks(rng: np.random.Generator, n_blocks: int, size: float) -> np.nda
     return rng.permutation(np.repeat(names, sizes))
 
 
-def _draw_features(rng: np.random.Generator, blocks: np.ndarray, d: int) -> np.ndarray:
+def _draw_features(
+    rng: np.random.Generator, blocks: np.ndarray, d: int, *, between: float
+) -> np.ndarray:
     """Return columns of several kinds: skewed, heavy-tailed, rare, huge, constant, double."""
     names, codes = np.unique(blocks, return_inverse=True)
-    between = rng.choice([0.0, 0.1, 0.3, 0.6])
     latent = np.sqrt(1 - between) * rng.standard_normal((len(blocks), d))
     latent += np.sqrt(between) * rng.standard_normal((len(names), d))[codes]
     kinds = {
