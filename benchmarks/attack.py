@@ -13,7 +13,6 @@ command that runs it again, alone and with its traceback.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import multiprocessing
 import os
 import resource
@@ -29,7 +28,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from attacks import calls, invariances, problems
-from attacks.verdicts import VERDICTS, Outcome, judge
+from attacks.verdicts import VERDICTS, Outcome, verdict_of
 
 KINDS: dict[str, Any] = {
     "calls": calls,
@@ -46,9 +45,15 @@ _START = 120.0
 Task = tuple[str, int]
 
 
-def run_case(seed: int, task: Task) -> Outcome:
+def run_case(seed: int, task: Task, *, show: bool = False) -> Outcome:
+    """Return how a case ended; an exception is an end too."""
     kind, k = task
-    return judge(KINDS[kind].run, seed, k)
+    try:
+        return KINDS[kind].run(seed, k)
+    except Exception as error:
+        if show:
+            traceback.print_exc()
+        return verdict_of(error)
 
 
 def serve(pipe: Connection, seed: int) -> None:
@@ -71,6 +76,7 @@ class Worker:
     seed: int
     limit: float
     task: Task | None = None
+    lost: bool = False
     pipe: Connection = field(init=False)
     process: SpawnProcess = field(init=False)
     until: float = field(init=False)
@@ -87,10 +93,15 @@ class Worker:
         self.task, self.until = task, time.monotonic() + self.limit
         self.pipe.send(task)
 
-    def answer(self) -> Outcome:
+    def answer(self, *, ready: bool) -> Outcome:
+        """Return what came, or why nothing will."""
+        if not ready:
+            self.lost = True
+            return Outcome("hung", f"over {self.limit:g} s")
         try:
             return self.pipe.recv()
-        except EOFError:
+        except (EOFError, ConnectionError):
+            self.lost = True
             return Outcome("untyped", "the process died")
 
     def end(self) -> None:
@@ -107,24 +118,21 @@ def run_all(tasks: Iterable[Task], seed: int, *, jobs: int, limit: float) -> dic
         soonest = min(worker.until for worker in workers)
         ready = wait([worker.pipe for worker in workers], max(soonest - time.monotonic(), 0.0))
         for worker in list(workers):
-            if worker.pipe in ready:
-                outcome = worker.answer()
-            elif time.monotonic() > worker.until:
-                outcome = Outcome("hung", f"over {limit:g} s")
-            else:
+            late = time.monotonic() > worker.until
+            if worker.pipe not in ready and not late:
                 continue
-            lost = worker.pipe not in ready or not worker.process.is_alive()
+            outcome = worker.answer(ready=worker.pipe in ready)
             if worker.task is not None:
                 found[worker.task] = outcome
-            elif lost:
+            elif worker.lost:
                 raise SystemExit("a process could not be started")
-            if lost or not waiting:
-                worker.end()
-                workers.remove(worker)
-                if waiting:
-                    workers.append(Worker(seed, limit))
-            else:
+            if waiting and not worker.lost:
                 worker.give(waiting.popleft())
+                continue
+            worker.end()
+            workers.remove(worker)
+            if waiting:
+                workers.append(Worker(seed, limit))
     return found
 
 
@@ -152,19 +160,6 @@ def print_failures(found: dict[Task, Outcome], seed: int) -> None:
             print(f"    python benchmarks/attack.py --seed {seed} --only {kind} --case {k}")
 
 
-def run_alone(seed: int, task: Task) -> None:
-    """Run one case here, with its traceback."""
-    kind, k = task
-    print(*KINDS[kind].cases(seed)[k], sep=", ")
-    with contextlib.suppress(Exception):
-        try:
-            print(KINDS[kind].run(seed, k))
-        except Exception:
-            traceback.print_exc()
-            raise
-    print(run_case(seed, task))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -178,7 +173,9 @@ def main() -> None:
     if given.case is not None:
         if given.only is None:
             parser.error("--case needs --only")
-        return run_alone(given.seed, (given.only, given.case))
+        print(*KINDS[given.only].cases(given.seed)[given.case], sep=", ")
+        print(run_case(given.seed, (given.only, given.case), show=True))
+        return
     kinds = [given.only] if given.only else list(KINDS)
     tasks = [(kind, k) for kind in kinds for k in range(len(KINDS[kind].cases(given.seed)))]
     began = time.monotonic()

@@ -217,8 +217,13 @@ OUTCOME: dict[str, Callable[[World, np.random.Generator], Change]] = {
 
 
 def _outcome_changes(family: str, release: str) -> list[str]:
-    """Return what may be done to an outcome; lists are counted in bins that are closed above."""
-    turned = [] if release == "values" else ["outcome turned around"]
+    """Return what may be done to an outcome.
+
+    Lists are counted in bins that are closed above, and the values of an ordinal fit's bins are
+    those of whole counts within their intervals, ties going to the first: neither can be turned.
+    """
+    whole = family == "ordinal" and release in ("suppressed", "rounded")
+    turned = [] if release == "values" or whole else ["outcome turned around"]
     if family in ("gaussian", "ordinal"):
         return [name for name in OUTCOME if "turned" not in name] + turned
     if family == "gamma":

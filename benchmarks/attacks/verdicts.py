@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,13 +24,10 @@ class Outcome:
     note: str = ""
 
 
-def judge(run: Callable[[int, int], Outcome], seed: int, k: int) -> Outcome:
-    """Run a case; an exception is an outcome too."""
-    try:
-        return run(seed, k)
-    except Exception as error:
-        note = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
-        return Outcome("typed" if is_typed(error) else "untyped", note)
+def verdict_of(error: Exception) -> Outcome:
+    """Return how a case ended that raised."""
+    note = f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"
+    return Outcome("typed" if is_typed(error) else "untyped", note)
 
 
 def is_typed(error: BaseException) -> bool:
