@@ -131,6 +131,35 @@ def test_a_checkpoint_of_another_fit_is_refused(tmp_path, change):
         unbin.AggregatedGLM(**settings).fit(X, target)
 
 
+@pytest.mark.parametrize(
+    ("left_by", "found_by"),
+    [
+        ({"method": "matching"}, {"solver": "alternating"}),
+        ({"method": "matching"}, {"fit_intercept": False}),
+        ({"method": "likelihood"}, {"contextual": True}),
+    ],
+)
+def test_settings_alone_make_a_fit_another_fit(tmp_path, left_by, found_by):
+    """The columns have the same scale either way: averages of 0, and nothing within blocks."""
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(30, 2)).repeat(20, axis=0)
+    X, blocks = np.concatenate([half, -half]), np.repeat(np.arange(60).astype(str), 20)
+    y = X @ [1.0, -0.5] + rng.normal(size=1200)
+    target = unbin.aggregate(y, blocks, 6).align(blocks)
+    settings = {
+        "tol": 1e-9,
+        "random_state": 0,
+        "checkpoint": tmp_path / "fit.checkpoint",
+        **left_by,
+    }
+    with watching(lambda _: True), pytest.warns(UserWarning, match="stopped|did not converge"):
+        unbin.AggregatedGLM(**settings).fit(X, target)
+    with pytest.raises(CheckpointError, match="is of another fit"):
+        unbin.AggregatedGLM(**settings | found_by).fit(X, target)
+    unbin.AggregatedGLM(**settings).fit(X, target)
+    assert not settings["checkpoint"].exists()
+
+
 def test_a_checkpoint_is_a_path(tmp_path):
     sim = simulate(200, 1, 5, random_state=0)
     with pytest.raises(ParameterError, match="checkpoint"):

@@ -2,12 +2,17 @@
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import unbin
-from unbin.choice import RIDGES, candidate_families
+from unbin.choice import RIDGES, Candidate, _choose, _scores, candidate_families
 from unbin.datasets import simulate
+from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.families import get_family
 from unbin.folds import deal_blocks
+from unbin.likelihood.fit import make_problem
+from unbin.likelihood.statistics import published_counts
 
 
 def test_held_out_scores_equal_refits_without_the_blocks():
@@ -87,3 +92,42 @@ def test_slopes_that_do_not_beat_the_largest_ridge_are_not_taken():
     with pytest.warns(IdentificationWarning):
         model = unbin.AggregatedGLM(alpha="auto").fit(sim.X, target)
     assert model.alpha_ == max(model.selection_.alpha)
+
+
+def test_families_are_scored_in_the_bins_they_share():
+    """Ordinal keeps a far bin that other families merge; it is scored as if it had merged it."""
+    rng = np.random.default_rng(0)
+    blocks, X = np.repeat(np.arange(20).astype(str), 30), rng.normal(size=(600, 1))
+    y = X[:, 0] + rng.logistic(size=600)
+    y[[3, 100, 400]] = 20.0
+    target = unbin.aggregate(y, blocks, [-np.inf, -1.0, 1.0, 15.0, np.inf]).align(blocks)
+    common = published_counts(target.release, get_family("gaussian").domain)
+    assert common.upper.tolist() == [-1.0, 1.0, np.inf]
+    design = lay_out(X, target.codes, 20)
+    problem = make_problem(design, target.release, get_family("ordinal"))
+    assert problem.counts.n_bins == 4
+    thresholds = np.array([-1.0, 1.0, 5.0])
+    theta = design.from_coefficients(np.array([0.8]), 0.0) * [0, 1]  # thresholds for an intercept
+    found = _scores(problem, problem.coordinates.join(theta, thresholds), common)
+    eta = 0.8 * (X[:, 0] - X.mean())
+    below = expit(np.subtract.outer(thresholds[:2], eta))
+    share = np.stack([below[0], below[1] - below[0], 1 - below[1]])
+    place = np.digitize(y, [-1.0, 1.0], right=True)
+    for b in range(20):
+        rows = target.codes == b
+        expected = np.bincount(place[rows], minlength=3) @ np.log(share[:, rows].mean(axis=1))
+        assert found[b] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("clear", "chosen"), [(1.9, 100.0), (2.1, 0.0)])
+def test_slopes_have_to_beat_the_largest_ridge_by_two_standard_errors(clear, chosen):
+    """A gain of one standard error tells ridges apart, but not slopes from none."""
+    rng = np.random.default_rng(0)
+    gain = rng.normal(size=40)
+    gain -= gain.mean()
+    gain += clear * gain.std(ddof=1) / np.sqrt(40)  # its sum is ``clear`` standard errors
+    null = rng.normal(size=40)
+    candidates = [Candidate(get_family("gaussian"), alpha, False) for alpha in (100.0, 0.0)]
+    winner, error = _choose(candidates, np.stack([null, null + gain]))
+    assert candidates[winner].alpha == chosen
+    np.testing.assert_allclose(error, [gain.sum() / clear, 0.0])

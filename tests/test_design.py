@@ -62,6 +62,21 @@ def test_gram_and_block_means(rows):
     np.testing.assert_allclose(design.block_means[:, :-1], expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_covariance_of_coefficients_is_that_of_least_squares(rows, fit_intercept):
+    """With features far from 0 the intercept goes against their slopes."""
+    X, codes, _ = rows
+    design = lay_out(X, codes, 7, fit_intercept=fit_intercept)
+    standard = np.linalg.inv(design.gram(np.zeros(design.n_parameters), np.ones_like))
+    found = design.to_coefficient_covariance(standard)
+    plain = np.column_stack([np.ones(500), X]) if fit_intercept else X
+    expected = np.linalg.inv(plain.T @ plain)
+    shift = int(fit_intercept)
+    np.testing.assert_allclose(found[1 - shift :, 1 - shift :], expected, rtol=1e-6, atol=1e-12)
+    assert not fit_intercept or found[0, 2] < 0  # the second feature lies around 2000
+    assert fit_intercept or not found[0].any()
+
+
 def test_ridge_is_on_the_original_slopes(rows):
     X, codes, _ = rows
     design = lay_out(X, codes, 7)

@@ -424,9 +424,9 @@ def test_labels_take_no_time(label, tmp_path):
 
 
 def test_mutated_fixtures_raise_nothing_else():
-    from fuzz_readers import run
+    from fuzz import run
 
-    counts = run(2000, seed=1)
+    counts = run("readers", 2000, seed=1)
     assert sum(counts.values()) == 2000
     assert set(counts) <= {"read", "ReadError", "ParameterError"}
     assert counts["read"] > 50

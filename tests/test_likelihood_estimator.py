@@ -127,6 +127,20 @@ def test_log_targets():
     assert model.predict(people.X).mean() == pytest.approx(y.mean(), rel=0.05)
 
 
+def test_log_targets_of_blocks_with_effects_have_the_mean_of_the_target():
+    """E exp(eta + u + e) = exp(eta + (sd² of u + sd² of e)/2)."""
+    people, _ = published(n_blocks=200, n=12_000, coef=np.array([1.0, -0.8, 0.6]))
+    effect = np.random.default_rng(0).normal(scale=0.8, size=200)
+    y = np.exp(people.y + effect[np.unique(people.blocks, return_inverse=True)[1]])
+    target = unbin.aggregate(y, people.blocks, 8).align(people.blocks)
+    model = unbin.AggregatedGLM(target_transform="log").fit(people.X, target)
+    assert model.block_sd_ == pytest.approx(0.8, abs=0.1)
+    eta = people.X @ model.coef_ + model.intercept_
+    expected = np.exp(eta + 0.5 * (model.dispersion_ + model.block_sd_**2))
+    np.testing.assert_allclose(model.predict(people.X), expected, rtol=1e-12)
+    assert model.predict(people.X).mean() == pytest.approx(y.mean(), rel=0.15)
+
+
 def test_means_alone_and_together_with_a_histogram():
     people, _ = published(n_blocks=100, n=6000)
     names, codes = np.unique(people.blocks, return_inverse=True)

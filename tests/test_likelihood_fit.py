@@ -19,7 +19,7 @@ from unbin.likelihood.identification import (
     efficiency,
     identification,
 )
-from unbin.likelihood.inference import goodness_of_fit, wald_test, worst_blocks
+from unbin.likelihood.inference import covariance, goodness_of_fit, wald_test, worst_blocks
 from unbin.likelihood.order import order_sums, published_order
 from unbin.likelihood.results import CovarianceKind
 from unbin.likelihood.scoring import ScoringResult, _Memory, score_sums
@@ -209,6 +209,20 @@ def test_extremes_of_single_blocks_are_left_open():
     counts = published_counts(Release.from_histogram(table), get_family("gaussian").domain)
     assert counts.shared
     np.testing.assert_array_equal(counts.lower, [-np.inf, 0])
+
+
+def test_a_blocks_own_extremes_are_open_where_others_have_people_beyond_them():
+    table = {
+        "block": ["a", "a", "b", "b", "b", "c", "c", "c"],
+        "lower": [-2.2, 0, -9.0, -3, 0, 0, 3, 5],
+        "upper": [0, 2.5, -3, 0, 3, 3, 5, 9],
+        "count": [20, 30, 10, 10, 20, 10, 20, 30],
+    }
+    counts = published_counts(Release.from_histogram(table), get_family("gaussian").domain)
+    real = counts.valid()
+    cuts = [counts.upper[b][real[b]][:-1].tolist() for b in range(3)]
+    assert cuts == [[0.0], [-3.0, 0.0, 3.0], [0.0, 3.0, 5.0]]  # -2.2, 2.5, -9 and 9 are extremes
+    np.testing.assert_array_equal(counts.count[0], [20, 30, 0, 0])
 
 
 def test_edges_that_do_not_separate_integers_are_refused():
@@ -422,6 +436,19 @@ def test_few_blocks_take_the_information_many_the_sandwich():
     assert fit_gof.ratio == pytest.approx(fit.misfit / fit.df)
 
 
+def test_the_sandwich_is_that_of_the_blocks_that_say_something():
+    """bread Σ g gᵀ bread · B/(B - p), B without blocks whose score is 0 whatever the parameters."""
+    rng = np.random.default_rng(0)
+    scores = np.concatenate([rng.normal(size=(60, 3)), np.zeros((15, 3))])
+    scores[:60] -= scores[:60].mean(axis=0)
+    root = rng.normal(size=(9, 3))
+    information, penalty = root.T @ root, np.array([0.0, 1.0, 2.0])
+    found, kind = covariance(information, penalty, scores, ratio=7.0)
+    bread = np.linalg.inv(information + np.diag(penalty))
+    assert kind is CovarianceKind.SANDWICH
+    np.testing.assert_allclose(found, 60 / 57 * bread @ scores.T @ scores @ bread)
+
+
 def test_an_odd_block_is_named():
     case, family = make_case(13, n_blocks=60), get_family("gaussian")
     y = case.y + 2.0 * (case.codes == 17)
@@ -461,6 +488,17 @@ def test_one_block_is_not_identified_and_many_are():
     few = make_case(15, n_blocks=10)
     gate = gate_of(few, family)
     assert "too few" in gate.reason
+
+
+@pytest.mark.parametrize(("n_blocks", "identified"), [(17, False), (18, True)])
+def test_three_blocks_per_coefficient_are_needed(n_blocks, identified):
+    """Four slopes, an intercept and a scale: 18 blocks. A column that never varies has no slope."""
+    case, family = make_case(15, n_blocks=60), get_family("gaussian")
+    design = lay_out(np.column_stack([case.X, np.ones(len(case.X))]), case.codes, 60)
+    fit = fit_likelihood(design, case.release, family)
+    gate = identification(design, family, replace(fit, n_blocks=n_blocks), 5)
+    assert gate.identified is identified
+    assert identified or "17 blocks are too few for 4 slopes, at least 18" in gate.reason
 
 
 def test_two_shared_bins_leave_the_scale_free():

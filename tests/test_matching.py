@@ -10,8 +10,9 @@ from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning
 from unbin.families import get_family
 from unbin.matching.bounds import rank_bounds
+from unbin.matching.fit import _disagreement
 from unbin.matching.objective import Objective
-from unbin.matching.solvers import Status
+from unbin.matching.solvers import Solution, Status
 
 FAMILIES = ["gaussian", "poisson", "binomial"]
 
@@ -220,6 +221,25 @@ def test_one_block_of_normal_features_says_so():
         model = glm("gaussian").fit(people.X, target)
     assert model.status_ is Status.RESTARTS_DISAGREE
     assert model.restart_disagreement_ > 0.5
+
+
+@pytest.mark.parametrize(("worse_by", "disagrees"), [(0.009, True), (0.011, False)])
+def test_only_restarts_that_reach_the_same_objective_can_disagree(worse_by, disagrees):
+    """One ended elsewhere: that says something only where it did as well as the best."""
+    people, target = problem("gaussian")
+    family = get_family("gaussian")
+    design = lay_out(people.X, target.codes, len(target.release))
+    bounds = rank_bounds(target.release, family.domain)
+    objective = Objective(design, family, design.ridge(0.0), bounds)
+    best = design.from_coefficients(people.coef, 0.4)
+    far = design.from_coefficients(-people.coef, 0.4)
+    above = worse_by * objective.null_divergence()
+    solutions = [
+        Solution(theta, value, 0.0, Status.CONVERGED, 1, ())
+        for theta, value in [(best, 0.1), (best, 0.1), (far, 0.1 + above)]
+    ]
+    expected = 2.0 if disagrees else 0.0  # twice as far apart as the best is from 0
+    assert _disagreement(objective, solutions, solutions[0]) == pytest.approx(expected)
 
 
 def test_the_same_people_in_shifted_blocks_are_identified():

@@ -29,6 +29,7 @@ from unbin.likelihood.hidden import (
     multinomial_covariance,
     whole_counts,
 )
+from unbin.likelihood.scoring import _less
 from unbin.likelihood.statistics import published_counts
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
@@ -274,6 +275,16 @@ def test_one_hidden_cell_is_known_from_the_total():
     aligned = release.align(["a"] * 57).release
     assert aligned.histogram.count_low is None
     assert list(aligned.histogram.count) == [20, 7, 30]
+
+
+@pytest.mark.parametrize(
+    ("share", "left"), [(0.0, 1.0), (0.5, 0.5), (0.9, 0.1), (0.99, 0.05), (1.2, 0.05), (-0.1, 1.0)]
+)
+def test_hidden_counts_take_at_most_19_twentieths_of_the_information(share, left):
+    rng = np.random.default_rng(0)
+    root = rng.normal(size=(3, 3))  # columns: three directions, unit information along each
+    found = _less(root @ root.T, root @ np.diag([share, 0.2, 0.0]) @ root.T)
+    np.testing.assert_allclose(found, root @ np.diag([left, 0.8, 1.0]) @ root.T, atol=1e-12)
 
 
 def test_likelihood_with_a_third_of_the_cells_suppressed_loses_little():

@@ -1,0 +1,80 @@
+"""The attack sees what it is meant to see: wrong numbers, foreign exceptions."""
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import unbin
+from unbin.design import lay_out
+from unbin.exceptions import BinError
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+from attacks import calls, invariances, problems
+from attacks.verdicts import is_typed
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "typed"),
+    [
+        (lambda: unbin.aggregate([1.0], bins=0), BinError, True),
+        (lambda: unbin.AggregatedGLM().fit(None, [1.0]), ValueError, True),  # scikit-learn says so
+        (lambda: unbin.AggregatedGLM().predict([[1.0]]), NotFittedError, True),
+        (lambda: unbin.AggregatedGLM(famly="gaussian"), TypeError, True),  # Python does
+        (lambda: lay_out("X", np.zeros(1, int), 1), Exception, False),  # numpy does, inside unbin
+    ],
+)
+def test_errors_that_a_user_may_expect_are_told_from_others(call, kind, typed):
+    with pytest.raises(kind) as error:
+        call()
+    assert is_typed(error.value) is typed
+
+
+@pytest.mark.parametrize(("kind", "least"), [(calls, 300), (invariances, 200), (problems, 300)])
+def test_enough_is_tried(kind, least):
+    found = kind.cases(0)
+    assert len(found) >= least
+    assert found == kind.cases(0)
+
+
+def model(coef, error, *, identified=True):
+    return SimpleNamespace(
+        coef_=np.array(coef),
+        standard_errors_=np.array(error),
+        diagnostics_=SimpleNamespace(identified=identified),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "warned", "verdict"),
+    [
+        (model([1.0, 0.0], [0.1, 0.1]), False, "right"),
+        (model([1.6, 0.0], [0.1, 0.1]), False, "wrong"),
+        (model([1.6, 0.0], [0.1, 0.1]), True, "right"),
+        (model([1.6, 0.0], [0.1, 0.1], identified=False), False, "right"),
+        (model([1.0, 0.0], [0.1, 0.0]), False, "wrong"),
+        (model([1.0, 0.0], [0.1, np.nan]), False, "wrong"),
+    ],
+)
+def test_a_slope_far_off_and_errors_of_0_are_seen(found, warned, verdict):
+    world = SimpleNamespace(X=np.eye(2), release="none", tables={})
+    problem = problems.Problem(world, np.array([1.0, 0.0]), "likelihood", auto=False)
+    assert problems._judge_likelihood(problem, found, warned=warned).verdict == verdict
+
+
+def test_fits_that_do_not_follow_are_seen():
+    def found(slope=1.0, error=0.1, predicted=1.0, identified=True):
+        means = np.array([0.0, predicted])
+        return invariances.Found(np.array([slope]), np.array([error]), means, identified)
+
+    assert found().far_from(found(1 + 1e-7), 1e-6) == ""
+    for other in (found(1 + 1e-5), found(error=0.2), found(predicted=1.1), found(identified=False)):
+        assert found().far_from(other, 1e-6)
+
+
+def test_a_changed_world_is_fitted_alike():
+    names = [name for name, _ in invariances.cases(0)]
+    assert invariances.run(0, names.index("feature turned around")).verdict == "right"
