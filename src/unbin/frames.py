@@ -9,7 +9,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin.exceptions import BlockError, ReleaseError
+from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
 from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
 
 
@@ -36,12 +36,38 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
 
 
 def to_numpy(values: ArrayLike) -> NDArray[Any]:
-    """Return a one-dimensional numpy array; nulls of frames become None or NaN."""
+    """Return a one-dimensional numpy array; nulls of frames and masks become None or NaN."""
+    if isinstance(values, np.ma.MaskedArray):
+        return filled(values)
     series = nw.from_native(values, series_only=True, pass_through=True)
     array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else values)
     if array.dtype.kind in "US" and isinstance(values, list | tuple):
         return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
     return array
+
+
+def filled(values: Any) -> NDArray[Any]:
+    """Return an array with NaN, or None beside text, where it is masked."""
+    mask = np.ma.getmaskarray(values)
+    array = np.asarray(np.ma.getdata(values))
+    if not mask.any():
+        return array
+    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
+    result[mask] = np.nan if result.dtype.kind == "f" else None
+    return result
+
+
+def refuse_masked(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> Any:
+    """Return values as they are; raise if some are masked, which numpy would forget."""
+    if isinstance(values, list | tuple) and any(isinstance(v, np.ma.MaskedArray) for v in values):
+        return refuse_masked(np.ma.array(values), where=where, error=error)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        mask = np.ma.getmaskarray(values)
+        raise error(
+            f"{where}: must have no missing values, got {int(mask.sum())} masked, the first in "
+            f"row {int(np.argwhere(mask)[0][0])}; fill them in or drop those rows"
+        )
+    return values
 
 
 def as_text(values: ArrayLike, *, where: str) -> TextArray:
@@ -123,7 +149,7 @@ def _missing_id(where: str, mask: BoolArray) -> BlockError:
 
 def as_floats(values: ArrayLike, *, where: str) -> FloatArray:
     """Return numbers as float64; nulls become NaN, text is refused."""
-    array = to_numpy(values)
+    array = to_numpy(refuse_masked(values, where=where, error=ReleaseError))
     if array.ndim != 1:
         raise ReleaseError(
             f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"

@@ -66,6 +66,8 @@ def read_histogram(
     side = "left" if closed == "left" else "right"
     table = Histogram(start, low[order], high[order], np.zeros(len(ids), np.int64), side)
     tables.check_histogram(table, names)
+    if closed != "both":
+        _check_gaps(table, names)
     column = "count" if count is None else count
     if noisy:
         values = reading.read_floats(frame, column, ids, role="count")[order]
@@ -99,6 +101,32 @@ def _read_edges(
     if closed == "both":
         low = reading.whole_edges(low, high) - (low < high)
     return low, high
+
+
+def _check_gaps(table: Histogram, names: TextArray) -> None:
+    """Raise if bins of whole numbers were written with both ends: 0-9, 10-19.
+
+    Read as (0, 9], (10, 19] they would leave out 10. A table with bins that touch means its gaps,
+    and a bin of a single value leaves out none.
+    """
+    lower, upper = table.lower, table.upper
+    block = np.repeat(np.arange(len(names)), np.diff(table.start))
+    proper = lower < upper
+    loses = proper[:-1] if table.closed == "left" else proper[1:]
+    inner = block[1:] == block[:-1]
+    step = np.where(inner, lower[1:], np.inf) - np.where(inner, upper[:-1], 0.0)
+    split = (step == 1) & loses
+    edges = np.concatenate([lower, upper])
+    edges = edges[np.isfinite(edges)]
+    if split.any() and not (step == 0).any() and (edges == np.rint(edges)).all():
+        k = int(np.argmax(split))
+        lost = upper[k] if table.closed == "left" else lower[k + 1]
+        raise BinError(
+            f"block {str(names[block[k]])!r}: with closed={table.closed!r} the bins "
+            f"{table.bin_text(k)} and {table.bin_text(k + 1)} leave out {lost:g}, got no bins that "
+            "touch; say closed='both' if a bin of whole numbers holds both its ends, or add the "
+            "gap as a bin with count 0"
+        )
 
 
 def _rounded_where_exact(

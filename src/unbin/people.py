@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.exceptions import ReadError
+from unbin.frames import filled
 from unbin.readers.sheets import listed
 
 QUERY = "duckdb:"
@@ -204,20 +205,9 @@ def _query(source: str, columns: Collection[str]) -> People:
         raise ReadError(
             f"duckdb: the query cannot be run, got {_line(error)}; correct it"
         ) from None
-    arrays = {name: _filled(found[name]) for name in found if name in columns}
+    arrays = {name: filled(found[name]) for name in found if name in columns}
     sha256 = hashlib.sha256(source.encode()).hexdigest()
     return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
-
-
-def _filled(values: Any) -> NDArray[Any]:
-    """Return a masked array with NaN or None where it is masked."""
-    mask = np.ma.getmaskarray(values)
-    array = np.asarray(np.ma.getdata(values))
-    if not mask.any():
-        return array
-    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
-    result[mask] = np.nan if result.dtype.kind == "f" else None
-    return result
 
 
 def _library(name: str) -> Any:

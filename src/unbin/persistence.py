@@ -31,7 +31,7 @@ _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint"
 """Parameters that say where a model is fitted, which does not change what it is."""
 _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",
-    "n_features", "several", "holds_release", "fits", "encoding",
+    "n_features", "several", "holds_release", "has_offset", "fits", "encoding",
 }  # fmt: skip
 
 
@@ -112,6 +112,7 @@ def model_text(
         "n_features": int(model.n_features_in_),
         "several": model._several,
         "holds_release": model._holds_release,
+        "has_offset": model._has_offset,
         "fits": [encode(fit, leave_out=("imputed",)) for fit in model._fits],
         "encoding": None if encoding is None else encoding.to_json(),
     }
@@ -168,8 +169,12 @@ def _restore(data: dict[str, Any]) -> SavedModel:
     several = decode(bool, data["several"], "several")
     if len(fits) != 1 and not several:
         raise ModelFileError(f"fits: must be one, got {len(fits)}; save the model again")
-    model._assign(fits, several=several)
-    model._holds_release = decode(bool, data["holds_release"], "holds_release")
+    model._assign(
+        fits,
+        several=several,
+        release=decode(bool, data["holds_release"], "holds_release"),
+        offset=decode(bool, data["has_offset"], "has_offset"),
+    )
     model.n_features_in_ = d
     encoding = None if data["encoding"] is None else Encoding.from_json(data["encoding"])
     names = decode(tuple[str, ...] | None, data["features"], "features")

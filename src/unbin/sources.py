@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from unbin.engines import LocalParts, Parts, Recipe
 from unbin.engines.dask import DaskParts, open_client, room_for_part
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
-from unbin.frames import as_text, column
+from unbin.frames import as_text, column, filled
 from unbin.survey import Slab
 from unbin.typing import FloatArray
 
@@ -178,9 +178,9 @@ def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
 def _array_slab(piece: list[Any]) -> Slab:
     """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
     X, ids, offset = [*piece, None][:3]
-    features = tuple(np.asfortranarray(_numbers(np.asarray(X), "partition", "X")).T)
+    features = tuple(np.asfortranarray(_numbers(np.asanyarray(X), "partition", "X")).T)
     blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
-    shift = None if offset is None else _numbers(np.asarray(offset), "partition", "offset")
+    shift = None if offset is None else _numbers(np.asanyarray(offset), "partition", "offset")
     return Slab(features, blocks, codes.astype(np.int64), shift)
 
 
@@ -199,7 +199,7 @@ def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
         raise ReadError(
             f"{where}, column {name!r}: must hold numbers, got {values.dtype}; encode it first"
         )
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = np.asarray(filled(values), dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise DomainError(
             f"{where}, column {name!r}: must be finite, got NaN or inf; fill it in or drop the "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +145,18 @@ def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
     if not np.isfinite(values).all():
         raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
     return values
+
+
+def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray | None:
+    """Return the offset of n new people; a model that was fitted with one needs it."""
+    if offset is None and needed:
+        raise ParameterError(
+            "offset: the model was fitted with one, got none; pass offset=... (--offset on the "
+            "command line) with a value per row, or 0 for none"
+        )
+    if isinstance(offset, Real) and not isinstance(offset, bool | np.bool_):
+        offset = np.full(n, float(offset))
+    return check_offset(offset, n)
 
 
 def warn_of(fit: Fit) -> None:
