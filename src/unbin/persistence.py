@@ -21,6 +21,7 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fits import Fit
 from unbin.outputs import write_texts
+from unbin.readers.files import not_a_file
 from unbin.typing import FloatArray
 
 FORMAT = "unbin model"
@@ -277,6 +278,9 @@ def _texts(value: Any, where: str) -> dict[str, str]:
 
 def _read_json(place: Path) -> Any:
     try:
+        odd = not_a_file(place)
+        if odd is not None:
+            raise ModelFileError(f"{place.name}: must be a file, got {odd}; check the path")
         if place.stat().st_size > MAX_BYTES:
             raise ModelFileError(
                 f"{place.name}: must have at most {MAX_BYTES:,} bytes, got more; is it a model?"

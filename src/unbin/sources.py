@@ -19,6 +19,8 @@ from unbin.engines import LocalParts, Parts, Recipe
 from unbin.engines.dask import DaskParts, open_client, room_for_part
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
 from unbin.frames import as_text, column, filled
+from unbin.readers.files import not_a_file
+from unbin.readers.parquet import open_parquet
 from unbin.survey import Slab
 from unbin.typing import FloatArray
 
@@ -112,9 +114,10 @@ def find_parts(
     found: list[RowGroups] = []
     for path in paths:
         file = _open(path)
-        missing = [name for name in columns.names if name not in file.schema_arrow.names]
+        names = file.schema_arrow.names
+        missing = [name for name in columns.names if name not in set(names)]
         if missing:
-            known = ", ".join(map(repr, file.schema_arrow.names[:10]))
+            known = ", ".join(map(repr, names[:10]))
             raise ReadError(
                 f"{Path(path).name}: must have the column {missing[0]!r}, got {known}; check its "
                 "name"
@@ -132,7 +135,10 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
     try:
         table = _read(part, columns.names)
     except (pa.ArrowException, OSError) as error:
-        raise ReadError(f"{where}: must be a whole Parquet file, got {error}") from None
+        text = " ".join(str(error).split())[:120]
+        raise ReadError(
+            f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
+        ) from None
     values = {
         name: _numbers(table.column(name).to_numpy(), where, name)
         for name in (*columns.features, columns.offset)
@@ -257,11 +263,11 @@ def _paths(pattern: str) -> Sequence[str]:
 
 
 def _open(path: str) -> Any:
-    pa = _pyarrow()
-    import pyarrow.parquet as pq
-
+    pa, odd = _pyarrow(), not_a_file(Path(path))
+    if odd is not None:
+        raise ReadError(f"{Path(path).name}: must be a Parquet file, got {odd}; check the path")
     try:
-        return pq.ParquetFile(path)
+        return open_parquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())[:80]
         raise ReadError(
