@@ -45,6 +45,10 @@ class LocalParts:
     def __getitem__(self, k: int) -> Any:
         return self.parts[k]
 
+    def take(self, which: Sequence[int]) -> LocalParts:
+        """Return some of the parts."""
+        return LocalParts([self.parts[k] for k in which], self.n_threads)
+
     def stream(
         self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
     ) -> Iterator[Result]:
