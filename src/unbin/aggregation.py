@@ -8,7 +8,7 @@ import numpy as np
 
 from unbin import reading, tables
 from unbin.exceptions import AlignmentError, BinError, ReleaseError
-from unbin.frames import as_floats, as_text
+from unbin.frames import as_floats, as_text, refuse_huge
 from unbin.release import Release
 from unbin.tables import Histogram
 from unbin.typing import ArrayLike, FloatArray
@@ -35,6 +35,7 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
         raise ReleaseError("y: must hold targets to count, got 0 values; pass one per person")
     if not np.isfinite(values).all():
         raise ReleaseError("y: must be finite to be counted, got NaN or inf; drop those rows")
+    refuse_huge(values, where="y", error=ReleaseError)
     ids = (
         np.full(len(values), reading.EVERYBODY)
         if blocks is None
@@ -81,4 +82,5 @@ def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
             f"bins: edges must increase and be at least 2, got {edges.tolist()}; sort them and "
             "drop repeated ones"
         )
+    refuse_huge(edges[np.isfinite(edges)], where="bins (say inf for an open end)", error=BinError)
     return edges

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.engines import Parts, one_blas_thread
+from unbin.engines import Parts
 from unbin.exceptions import AggregatedTargetError, EngineError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import (
@@ -27,7 +27,7 @@ from unbin.fits import (
     matching_fit,
     observed_fit,
 )
-from unbin.frames import as_floats, refuse_masked
+from unbin.frames import as_floats, refuse_huge, refuse_masked
 from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
@@ -50,6 +50,7 @@ from unbin.validation import (
     check_path,
     check_rows,
     check_threads,
+    computing,
     copy_columns,
     feature_names,
     new_offset,
@@ -302,18 +303,21 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if targets is None:
             y = refuse_masked(y, where="y")
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
+            refuse_huge(X, where="X")
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
             if family is not None:
                 check_observed(y, family)
-            extra = check_offset(offset, len(X))
-            with one_blas_thread():
+            extra = check_offset(offset, len(X), family)
+            with computing():
                 fits = [observed_fit(X, y, family, settings, extra)]
         else:
             checked = note_columns if is_wide(X) else partial(validate_data, dtype=np.float64)
             X = checked(rows, X)
-            extra = check_offset(offset, X.shape[0])
+            if not is_wide(X):
+                refuse_huge(X, where="X")
+            extra = check_offset(offset, X.shape[0], family)
             prepared = [self._prepare(target, X.shape[0], family) for target in targets]
-            with one_blas_thread():
+            with computing():
                 fits = [
                     METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
                     for y in prepared
@@ -348,7 +352,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 n_threads=settings.n_threads,
                 checkpoint=settings.checkpoint,
             ) as slabs,
-            one_blas_thread(),
+            computing(),
         ):
             fits, n_features = self._fit_slabs(slabs, releases, family, settings)
         self._assign(fits, several=isinstance(y, list | tuple), offset=offset is not None)
@@ -402,6 +406,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 rows.feature_names_in_ = np.array(features, dtype=object)
         else:
             X = validate_data(rows, X, dtype=np.float64)
+            refuse_huge(X, where="X")
         tied: list[tuple[Any, Release]]
         if block is None:
             targets = as_targets(y)
@@ -419,7 +424,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                     release.check_domain(family.domain, family=family.name)
             tied = [(coded, release) for release in aligned]
         fits = []
-        with one_blas_thread():
+        with computing():
             for coded, release in tied:
                 people = device.people_of(X, *coded, offset, machine, ranked=ranked)
                 fits.append(METHODS[self.method](OnDevice(people), release, family, settings))

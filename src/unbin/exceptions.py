@@ -20,6 +20,7 @@
     ├── CheckpointError (ValueError)       a file that is not a checkpoint of this fit
     ├── OutputError (OSError)              a file that cannot be written
     ├── DownloadError (OSError)            a public file that did not arrive whole
+    ├── FitError (ArithmeticError)         a fit whose numbers ran out of range
     ├── FitInterruptedError                a fit was stopped before there was an estimate
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
@@ -103,6 +104,10 @@ class OutputError(UnbinError, OSError):
 
 class DownloadError(UnbinError, OSError):
     """A public file could not be fetched, or what came is not the file that was published."""
+
+
+class FitError(UnbinError, ArithmeticError):
+    """A fit ran into numbers that cannot be computed with."""
 
 
 class FitInterruptedError(UnbinError):

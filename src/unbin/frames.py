@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
-from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
+from unbin.settings import LARGEST
+from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
+
+LONGEST_ID = 1000
+"""Characters of a block id."""
 
 
 def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
@@ -70,6 +74,16 @@ def refuse_masked(values: Any, *, where: str, error: type[UnbinError] = DomainEr
     return values
 
 
+def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> None:
+    """Raise if a finite number is too large for its square to be computed with."""
+    high, low = np.max(values, initial=0.0), np.min(values, initial=0.0)
+    if max(high, -low) > LARGEST:
+        raise error(
+            f"{where}: numbers must be at most {LARGEST:g} in size, got "
+            f"{high if high > -low else low:g}; use another unit"
+        )
+
+
 def as_text(values: ArrayLike, *, where: str) -> TextArray:
     """Return block ids as text; whole numbers are written without a decimal point."""
     array = to_numpy(values)
@@ -79,16 +93,51 @@ def as_text(values: ArrayLike, *, where: str) -> TextArray:
             "row"
         )
     text = _text(array, where)
+    _check_text(text, where)
     blank = np.char.str_len(text) == 0
     if blank.any():
         raise _missing_id(where, blank)
     return text
 
 
+def _check_text(text: TextArray, where: str) -> None:
+    """Raise if an id has half a character, which no file could hold."""
+    if not text.size:
+        return
+    units = np.ascontiguousarray(text).view(np.uint32).reshape(len(text), -1)
+    odd = ((units & 0xFFFFF800) == 0xD800).any(axis=1)
+    if odd.any():
+        k = int(np.argmax(odd))
+        raise BlockError(
+            f"{where}: block ids must be text that UTF-8 can hold, got {str(text[k])!a} in row "
+            f"{k}; correct the encoding it was read with"
+        )
+
+
+def _check_length(length: IntArray, where: str) -> None:
+    """Raise if an id is so long that numpy, which gives each the room of the longest, has none."""
+    if length.max(initial=0) > LONGEST_ID:
+        k = int(np.argmax(length))
+        raise BlockError(
+            f"{where}: block ids must have at most {LONGEST_ID:,} characters, got {length[k]:,} in "
+            f"row {k}; is it the right column?"
+        )
+
+
 def _text(array: NDArray[Any], where: str) -> TextArray:
     kind = array.dtype.kind
+    if kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            raise BlockError(
+                f"{where}: block ids must be text, got bytes that are not UTF-8; decode them first"
+            ) from None
     if kind in "US":
-        return array.astype(np.str_)
+        length = np.char.str_len(array)
+        _check_length(length, where)
+        # trailing blanks of a wide array would be copied everywhere
+        return array.astype(f"<U{max(int(length.max(initial=1)), 1)}")
     if kind in "iub":
         unique, inverse = np.unique(array, return_inverse=True)
         return np.asarray(unique.astype(np.str_)[inverse])
@@ -125,6 +174,7 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
         raise _missing_id(where, missing)
     types = {type(value) for value in array}
     if all(issubclass(cls, str) for cls in types):
+        _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
         return array.astype(np.str_)
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)

@@ -9,6 +9,7 @@ import numpy as np
 
 from unbin import reading, tables
 from unbin.exceptions import BinError, CountError
+from unbin.frames import refuse_huge
 from unbin.intervals import (
     Rounding,
     narrow,
@@ -98,6 +99,9 @@ def _read_edges(
     low = reading.read_floats(frame, lower, ids, role="lower")
     high = reading.read_floats(frame, upper, ids, role="upper")
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    for name, edges in ((lower, low), (upper, high)):
+        where = f"column {name!r} (say inf for an open end)"
+        refuse_huge(edges[np.isfinite(edges)], where=where, error=BinError)
     if closed == "both":
         low = reading.whole_edges(low, high) - (low < high)
     return low, high
@@ -201,6 +205,7 @@ def read_cumulative(
             f"block {str(ids[np.argmax(np.isnan(values))])!r}: column {value!r} must hold edges, "
             "got a missing one; say inf for an open end"
         )
+    refuse_huge(values[np.isfinite(values)], where=f"column {value!r}", error=BinError)
     counts = reading.read_counts(frame, count, ids)
     names, codes = np.unique(ids, return_inverse=True)
     opens = np.ones(len(names), dtype=bool)

@@ -117,7 +117,7 @@ def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
     if all(value == "nan" for value in texts):
         return values
     try:
-        return np.array(texts, dtype=np.str_).astype(np.float64)
+        return np.array([float(value) for value in texts])
     except ValueError:
         return values
 
@@ -239,7 +239,7 @@ def _query(source: str, columns: Collection[str]) -> People:
     if found is None:
         raise ReadError("duckdb: must be followed by a query, got none; write duckdb:SELECT …")
     arrays = {name: filled(found[name]) for name in found if name in columns}
-    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    sha256 = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
     return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -34,6 +35,10 @@ _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",
     "n_features", "several", "holds_release", "has_offset", "fits", "encoding",
 }  # fmt: skip
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which names of files and columns may hold and UTF-8 has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +126,8 @@ def model_text(
         f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
         for name, value in data.items()
     )
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def versions() -> dict[str, str]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from unbin.engines import LocalParts, Parts, Recipe
 from unbin.engines.dask import DaskParts, open_client, room_for_part
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
-from unbin.frames import as_text, column, filled
+from unbin.frames import as_text, column, filled, refuse_huge
 from unbin.readers.files import not_a_file
 from unbin.readers.parquet import open_parquet
 from unbin.survey import Slab
@@ -211,6 +211,7 @@ def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
             f"{where}, column {name!r}: must be finite, got NaN or inf; fill it in or drop the "
             "people"
         )
+    refuse_huge(numbers, where=f"{where}, column {name!r}")
     return numbers
 
 

@@ -85,6 +85,11 @@ def fit_likelihood(
         design, release, family, means=means, noise_sd=noise_sd, mean_noise_sd=mean_noise_sd
     )
     order = published_order(release, problem.counts)
+    if order is None and problem.means is None and not problem.counts.informative:
+        raise ReleaseError(
+            "release: must tell people apart, got one bin or one value for everybody; publish "
+            "more bins"
+        )
     penalty = ridge_penalty(problem, alpha)
     if start is None:
         free = starting_point(problem, None if order is None else order.middle())
