@@ -50,6 +50,7 @@ from unbin.validation import (
     check_path,
     check_rows,
     check_threads,
+    check_width,
     computing,
     copy_columns,
     feature_names,
@@ -304,6 +305,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             y = refuse_masked(y, where="y")
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
             refuse_huge(X, where="X")
+            check_width(X.shape[1])
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
             if family is not None:
                 check_observed(y, family)
@@ -313,6 +315,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         else:
             checked = note_columns if is_wide(X) else partial(validate_data, dtype=np.float64)
             X = checked(rows, X)
+            check_width(X.shape[1])
             if not is_wide(X):
                 refuse_huge(X, where="X")
             extra = check_offset(offset, X.shape[0], family)
@@ -370,6 +373,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> tuple[list[Fit], int]:
         """Return the fits to people in parts, and the number of their features."""
         people = Surveyed.of(slabs)
+        check_width(len(people.whole.mean))
         whole, transform = people.whole, TRANSFORMS[self.target_transform]
         fits = []
         for release in releases:

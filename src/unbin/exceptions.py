@@ -26,7 +26,8 @@
 
     UserWarning
     ├── IdentificationWarning              the release cannot tell, in one sentence
-    └── AlignmentWarning                   what was changed, on request, to make the table fit
+    ├── AlignmentWarning                   what was changed, on request, to make the table fit
+    └── SlowFitWarning                     a fit that will take minutes, and why
 
 Messages read "where: what, got what; what to do".
 """
@@ -124,3 +125,7 @@ class IdentificationWarning(UserWarning):
 
 class AlignmentWarning(UserWarning):
     """What was rescaled or left out, on request, to tie a release to the rows of X."""
+
+
+class SlowFitWarning(UserWarning):
+    """A fit will take minutes; the message says why, and what makes it faster."""

@@ -44,10 +44,19 @@ def to_numpy(values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ma.MaskedArray):
         return filled(values)
     series = nw.from_native(values, series_only=True, pass_through=True)
-    array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else values)
+    if isinstance(series, nw.Series):
+        if series.implementation.is_polars() and _has_long_texts(series):
+            return np.array(series.to_list(), dtype=object)
+        return np.asarray(series.to_numpy())
+    array = np.asarray(values)
     if array.dtype.kind in "US" and isinstance(values, list | tuple):
         return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
     return array
+
+
+def _has_long_texts(series: nw.Series[Any]) -> bool:
+    """Tell whether numpy, which gives every text the room of the longest, would give too much."""
+    return series.dtype == nw.String and (series.str.len_chars().max() or 0) > LONGEST_ID
 
 
 def filled(values: Any) -> NDArray[Any]:

@@ -149,7 +149,7 @@ def _csv(
     except Exception as error:  # each library has errors of its own
         raise _damaged(path.name, error) from None
     table = nw.from_native(frame, eager_only=True)
-    return tuple(names), {name: _stripped(table[name].to_numpy()) for name in wanted}
+    return tuple(names), {name: _stripped(table[name].to_list()) for name in wanted}
 
 
 def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
@@ -188,7 +188,7 @@ def _check_names(file: str, names: list[str]) -> None:
         seen.add(name)
 
 
-def _stripped(values: NDArray[Any]) -> NDArray[Any]:
+def _stripped(values: list[Any]) -> NDArray[Any]:
     result = np.empty(len(values), dtype=object)
     result[:] = [value.strip() or None if isinstance(value, str) else None for value in values]
     return result

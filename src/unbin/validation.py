@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin.engines import available_threads, one_blas_thread
+from unbin.engines import available_threads, machine_memory, one_blas_thread
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -32,6 +32,8 @@ from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 from unbin.wide import check_wide
 
+_MATRICES = 4
+"""Matrices of the products of all columns that a fit holds together, at least."""
 _MOST_LOG = 700.0
 """The exponential of more is no number."""
 
@@ -172,6 +174,18 @@ def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray 
     if isinstance(offset, Real) and not isinstance(offset, bool | np.bool_):
         offset = np.full(n, float(offset))
     return check_offset(offset, n)
+
+
+def check_width(n_columns: int) -> None:
+    """Raise if matrices of the products of all columns do not fit into memory."""
+    room = machine_memory()
+    need = _MATRICES * 8 * n_columns**2
+    if 0 < room < need:
+        raise ParameterError(
+            f"X: {n_columns:,} columns take about {need / 2**30:,.0f} GiB of memory, this machine "
+            f"has {room / 2**30:,.0f}; at most {int(np.sqrt(room / (8 * _MATRICES))):,} fit, use "
+            "fewer"
+        )
 
 
 @contextmanager

@@ -92,10 +92,10 @@ class LocalParts:
 
     def settled(self, n_bytes: int) -> LocalParts:
         """Return the parts, kept in memory if they take little of this machine's."""
-        return self.keep(itself) if n_bytes <= _SHARE * _memory() else self
+        return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
 
 
-def _memory() -> int:
+def machine_memory() -> int:
     """Return the bytes of memory this machine has; 0 where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

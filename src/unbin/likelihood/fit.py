@@ -19,6 +19,7 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.room import check_room
 from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import looks_counted, published_counts
@@ -136,7 +137,9 @@ def make_problem(
         family.has_thresholds and design.fit_intercept,
     )
     published = None if means is None else published_means(counts, means, mean_noise_sd)
-    return Problem(design, counts, family, coordinates, published, noise_sd)
+    problem = Problem(design, counts, family, coordinates, published, noise_sd)
+    check_room(problem)
+    return problem
 
 
 def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
