@@ -41,7 +41,11 @@ def write_people(folder: Path, family: str) -> tuple[unbin.Release, list[str]]:
     county = np.asarray(sim.blocks).astype(str)
     for k, rows in enumerate(np.array_split(order, 20)):
         columns = {name: sim.X[rows, j] for j, name in enumerate(names)}
-        pq.write_table(pa.table(columns | {"county": county[rows]}), folder / f"{k:02d}.parquet")
+        pq.write_table(
+            pa.table(columns | {"county": county[rows]}),
+            folder / f"{k:02d}.parquet",
+            write_page_checksum=True,
+        )
     return unbin.aggregate(sim.y, county, 6), names
 
 

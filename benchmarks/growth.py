@@ -133,7 +133,12 @@ def dask_workers() -> None:
         ):
             columns = {name: sim.X[rows, j] for j, name in enumerate(names)}
             table = pa.table(columns | {"county": county[rows]})
-            pq.write_table(table, Path(folder) / f"{k:02d}.parquet", row_group_size=100_000)
+            pq.write_table(
+                table,
+                Path(folder) / f"{k:02d}.parquet",
+                row_group_size=100_000,
+                write_page_checksum=True,
+            )
         for method in METHODS:
             took = {}
             for workers in (1, 2):

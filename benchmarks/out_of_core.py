@@ -50,7 +50,12 @@ def write_people(folder: Path, n: int, d: int, n_blocks: int, n_bins: int) -> tu
         )
         columns = {f"x{j}": X[:, j] for j in range(d)}
         table = pa.table(columns | {"county": code.astype(np.str_)})
-        pq.write_table(table, folder / f"people{k:03d}.parquet", row_group_size=50_000)
+        pq.write_table(
+            table,
+            folder / f"people{k:03d}.parquet",
+            row_group_size=50_000,
+            write_page_checksum=True,
+        )
     lower, upper = np.concatenate([[-np.inf], edges]), np.concatenate([edges, [np.inf]])
     release = {
         "block": np.repeat(np.arange(n_blocks).astype(str), n_bins),

@@ -413,7 +413,7 @@ def test_damaged_people_are_refused(library, data, message, tmp_path, monkeypatc
 
 
 def test_people_that_are_not_there(tmp_path, monkeypatch):
-    with pytest.raises(ReadError, match=r"x\.csv: cannot be opened, got No such file"):
+    with pytest.raises(ReadError, match=r"x\.csv: must be a file, got no such file"):
         read_people(str(tmp_path / "x.csv"), text=[], columns=["a"])
     (tmp_path / "x.csv").write_text("a\n1\n")
     monkeypatch.setattr("unbin.people.find_spec", {}.get)
@@ -607,7 +607,7 @@ def test_formulas_from_the_command_line_are_not_run(folder, formula, tmp_path, m
     [
         (["check", "P", "R"], 2, "--block: must name the column of blocks, got none; add it"),
         (["check", "none.csv", "R", "--block", "county"], 1,
-         "none.csv: cannot be opened, got No such file or directory; check the path"),
+         "none.csv: must be a file, got no such file; check the path"),
         (["check", "P", "none.csv", "--block", "county"], 1,
          "none.csv: must be a file, got no such file; check the path"),
         (["check", "P", "R", "--block", "town"], 1,

@@ -241,7 +241,7 @@ def test_nobody_alive(tmp_path):
 def test_no_such_file(tmp_path):
     with pytest.raises(ReadError, match=r"must be a file, or a folder with synpuf_2008.*neither"):
         load_synpuf(tmp_path / "missing")
-    with pytest.raises(ReadError, match=r"^missing\.txt: cannot be opened"):
+    with pytest.raises(ReadError, match=r"^missing\.txt: must be a file, got no such file"):
         load_texas(tmp_path / "missing.txt")
 
 
@@ -254,7 +254,7 @@ def test_parquet_that_is_none(tmp_path):
 def test_parquet_without_a_library(tmp_path, monkeypatch):
     (tmp_path / synpuf.FILES[0]).write_bytes(b"PAR1")
     monkeypatch.setattr("unbin.people.find_spec", lambda _: None)
-    with pytest.raises(ReadError, match="needs polars or pandas, got neither"):
+    with pytest.raises(ReadError, match=r"Parquet needs pyarrow, got none; pip install 'unbin"):
         load_synpuf(tmp_path)
 
 

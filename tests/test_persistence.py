@@ -298,7 +298,7 @@ def test_every_truncation_is_refused(saved, tmp_path):
 
 
 def test_a_file_that_is_not_there_or_too_large(tmp_path, monkeypatch, saved):
-    with pytest.raises(ModelFileError, match=r"m\.json: cannot be opened, got No such file"):
+    with pytest.raises(ModelFileError, match=r"m\.json: must be a file, got no such file"):
         unbin.load(tmp_path / "m.json")
     (tmp_path / "m.json").write_text(saved)
     monkeypatch.setattr("unbin.persistence.MAX_BYTES", 100)

@@ -8,10 +8,13 @@ import numpy as np
 
 from unbin import reading, tables
 from unbin.exceptions import AlignmentError, BinError, ReleaseError
-from unbin.frames import as_floats, as_text
+from unbin.frames import as_floats, as_text, refuse_huge
 from unbin.release import Release
 from unbin.tables import Histogram
 from unbin.typing import ArrayLike, FloatArray
+
+MAX_CELLS = 20_000_000
+"""Cells of a table, as many as are read of one."""
 
 
 def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLike = 5) -> Release:
@@ -35,6 +38,7 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
         raise ReleaseError("y: must hold targets to count, got 0 values; pass one per person")
     if not np.isfinite(values).all():
         raise ReleaseError("y: must be finite to be counted, got NaN or inf; drop those rows")
+    refuse_huge(values, where="y", error=ReleaseError)
     ids = (
         np.full(len(values), reading.EVERYBODY)
         if blocks is None
@@ -55,6 +59,11 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
         )
     names, codes = np.unique(ids, return_inverse=True)
     n_bins = len(edges) - 1
+    if len(names) * n_bins > MAX_CELLS:
+        raise BinError(
+            f"bins: a table may have at most {MAX_CELLS:,} cells, got {n_bins:,} bins of "
+            f"{len(names):,} blocks; pass at most {max(MAX_CELLS // len(names), 1):,} bins"
+        )
     count = np.bincount(codes * n_bins + place, minlength=len(names) * n_bins)
     table = Histogram(
         np.arange(len(names) + 1) * n_bins,
@@ -72,7 +81,8 @@ def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
                 f"bins: must be a whole number of at least 1, or edges, got {bins!r}; pass for "
                 "example 5"
             )
-        inner = np.quantile(values, np.arange(1, int(bins)) / int(bins), method="inverted_cdf")
+        n = min(int(bins), len(values))  # more quantiles are the same values again
+        inner = np.quantile(values, np.arange(1, n) / n, method="inverted_cdf")
         inner = np.unique(inner)
         return np.concatenate([[-np.inf], inner[inner < values.max()], [np.inf]])
     edges = as_floats(bins, where="bins")
@@ -81,4 +91,5 @@ def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
             f"bins: edges must increase and be at least 2, got {edges.tolist()}; sort them and "
             "drop repeated ones"
         )
+    refuse_huge(edges[np.isfinite(edges)], where="bins (say inf for an open end)", error=BinError)
     return edges

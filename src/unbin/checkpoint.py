@@ -17,6 +17,7 @@ import numpy as np
 
 from unbin.exceptions import CheckpointError
 from unbin.outputs import write_texts
+from unbin.readers.files import not_a_file
 from unbin.release import Release
 from unbin.typing import FloatArray
 from unbin.watching import Step, noting
@@ -85,11 +86,14 @@ def _written(step: Step, fit: str) -> str:
 
 
 def _read(path: Path, fit: str) -> FloatArray:
+    odd = not_a_file(path)
+    if odd is not None:
+        raise CheckpointError(f"checkpoint {path}: must be a file, got {odd}; name another")
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         checksum = found.pop("checksum")
         values = np.array([float.fromhex(value) for value in found["parameters"]])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(
             f"checkpoint {path}: must be a file that a fit wrote, got {type(error).__name__}; "
             "delete it, or name another file"

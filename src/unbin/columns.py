@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.exceptions import EncodingError, ReleaseError
-from unbin.frames import column
+from unbin.frames import LONGEST_ID, column
 from unbin.typing import FloatArray, IntArray
 
 MAX_CATEGORIES = 1000
@@ -57,19 +57,25 @@ def _objects(values: NDArray[Any]) -> NDArray[Any]:
     return result
 
 
-def _texts(values: NDArray[Any]) -> NDArray[np.str_]:
+def _texts(name: str, values: NDArray[Any]) -> NDArray[np.str_]:
     """Return values as categories: a whole number is written without a decimal point."""
     if values.dtype.kind == "f":
         unique, inverse = np.unique(values, return_inverse=True)
         texts = [str(int(v)) if v == np.floor(v) and abs(v) < 2**53 else repr(float(v))
                  for v in unique]  # fmt: skip
         return np.array(texts, dtype=np.str_)[inverse]
+    longest = max(values, key=len, default="") if values.dtype.kind == "O" else ""
+    if len(longest) > LONGEST_ID:  # numpy would give every text that much room
+        raise EncodingError(
+            f"column {name!r}: categories must have at most {LONGEST_ID:,} characters, got "
+            f"{len(longest):,}; is it the right column?"
+        )
     return values.astype(np.str_)
 
 
 def find_categories(name: str, values: NDArray[Any]) -> tuple[str, ...]:
     """Return the categories of a column as texts, numbers in their order."""
-    found = [str(value) for value in np.unique(_texts(values))]
+    found = [str(value) for value in np.unique(_texts(name, values))]
     if len(found) > MAX_CATEGORIES:
         raise EncodingError(
             f"column {name!r}: must have at most {MAX_CATEGORIES:,} categories, got "
@@ -96,7 +102,7 @@ def _number(text: str) -> float | None:
 
 def category_codes(name: str, values: NDArray[Any], known: tuple[str, ...]) -> IntArray:
     """Return the place of each value among the known categories."""
-    unique, inverse = np.unique(_texts(values), return_inverse=True)
+    unique, inverse = np.unique(_texts(name, values), return_inverse=True)
     place = {text: code for code, text in enumerate(known)}
     unseen = [str(text) for text in unique if str(text) not in place]
     if unseen:

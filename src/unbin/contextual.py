@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from unbin.exceptions import AlignmentError
-from unbin.frames import as_text
+from unbin.frames import as_floats, as_text
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
 
@@ -43,7 +44,7 @@ class Context:
         self,
         n: int,
         blocks: ArrayLike | None = None,
-        block_means: Mapping[str, ArrayLike] | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
     ) -> FloatArray:
         """Return the context of ``n`` people, shape (n, d).
 
@@ -51,6 +52,11 @@ class Context:
         people of any other block the average.
         """
         if blocks is None:
+            if block_means is not None:
+                raise AlignmentError(
+                    "block_means: must come with the block of each row, got no blocks; pass "
+                    "blocks=..."
+                )
             return np.broadcast_to(self.average, (n, len(self.average)))
         ids = as_text(blocks, where="blocks")
         if len(ids) != n:
@@ -59,19 +65,33 @@ class Context:
         place = np.minimum(np.searchsorted(self.blocks, names), len(self.blocks) - 1)
         known = self.blocks[place] == names
         means = np.where(known[:, None], self.means[place], self.average)
+        given = _by_text(block_means)
         for k in np.flatnonzero(~known):
-            if block_means is not None and str(names[k]) in block_means:
-                means[k] = self._given(str(names[k]), block_means[str(names[k])])
+            if str(names[k]) in given:
+                means[k] = self._given(str(names[k]), given[str(names[k])])
         return np.asarray(means[codes])
 
     def _given(self, name: str, means: ArrayLike) -> FloatArray:
-        values = np.asarray(means, dtype=np.float64)
+        values = as_floats(means, where=f"block_means[{name!r}]")
         if values.shape != self.average.shape or not np.isfinite(values).all():
             raise AlignmentError(
                 f"block {name!r}: block_means must hold {len(self.average)} finite numbers, one "
                 f"per feature, got shape {values.shape}"
             )
         return values
+
+
+def _by_text(block_means: Mapping[Any, ArrayLike] | None) -> dict[str, ArrayLike]:
+    """Return block means by the text of their ids, which blocks are told by."""
+    if block_means is None:
+        return {}
+    if not isinstance(block_means, Mapping):
+        raise AlignmentError(
+            f"block_means: must be a mapping of block id to means, got "
+            f"{type(block_means).__name__}; pass {{id: means}}"
+        )
+    keys = as_text(list(block_means), where="block_means")
+    return dict(zip(map(str, keys), block_means.values(), strict=True))
 
 
 def block_context(X: FloatArray, target: AggregatedTarget) -> Context:

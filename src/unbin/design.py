@@ -91,6 +91,17 @@ class Design:
         return int(self.start[-1])
 
     @property
+    def blocks_at_once(self) -> int:
+        """Blocks whose sums are held at a time, about."""
+        if self.whole is None:
+            return len(self.size)
+        threads = getattr(self.whole, "n_threads", 1)
+        if self.rows is None:
+            return min(len(self.size), threads * -(-len(self.size) // len(self.whole)))
+        each = sorted((len(self.whole[k].blocks) for k in range(len(self.whole))), reverse=True)
+        return int(sum(each[:threads]))
+
+    @property
     def size(self) -> IntArray:
         """Rows of each block."""
         return np.diff(self.start)

@@ -13,7 +13,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.engines import Parts, one_blas_thread
+from unbin.engines import Parts
 from unbin.exceptions import AggregatedTargetError, EngineError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import (
@@ -27,7 +27,7 @@ from unbin.fits import (
     matching_fit,
     observed_fit,
 )
-from unbin.frames import as_floats
+from unbin.frames import as_floats, refuse_huge, refuse_masked
 from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
@@ -50,8 +50,11 @@ from unbin.validation import (
     check_path,
     check_rows,
     check_threads,
+    check_width,
+    computing,
     copy_columns,
     feature_names,
+    new_offset,
     note_columns,
     value_or_auto,
     warn_of,
@@ -81,6 +84,9 @@ _LISTED = {
     "alpha_": "alpha",
     "selection_": "selection",
 }
+
+_OF_BINS = ("thresholds_", "bin_edges_", "bin_values_")
+"""Of an ordinal fit alone."""
 
 
 class AggregatedGLM(RegressorMixin, BaseEstimator):
@@ -194,6 +200,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
 
     _fits: list[Fit]
     _holds_imputed: bool
+    thresholds_: FloatArray
+    bin_edges_: FloatArray
+    bin_values_: FloatArray
 
     def __init__(
         self,
@@ -275,9 +284,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """
         family, settings = self._check_parameters()
         if is_source(X):
-            return self._fit_source(X, y, offset, block, features)
+            return self._fit_source(X, y, offset, block, features, family, settings)
+        X = refuse_masked(X, where="X")
         if self.engine == "torch":
-            return self._fit_on_device(X, y, offset, block, features)
+            return self._fit_on_device(X, y, offset, block, features, family, settings)
         if self.engine != "local":
             raise ParameterError(
                 f"engine: {self.engine!r} takes Parquet files, Dask frames or Dask arrays, got "
@@ -293,34 +303,47 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
         rows = clone(self)
         if targets is None:
+            y = refuse_masked(y, where="y")
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
+            refuse_huge(X, where="X")
+            check_width(X.shape[1])
             y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
             if family is not None:
                 check_observed(y, family)
-            extra = check_offset(offset, len(X))
-            with one_blas_thread():
+            extra = check_offset(offset, len(X), family)
+            with computing():
                 fits = [observed_fit(X, y, family, settings, extra)]
         else:
             checked = note_columns if is_wide(X) else partial(validate_data, dtype=np.float64)
             X = checked(rows, X)
-            extra = check_offset(offset, X.shape[0])
+            check_width(X.shape[1])
+            if not is_wide(X):
+                refuse_huge(X, where="X")
+            extra = check_offset(offset, X.shape[0], family)
             prepared = [self._prepare(target, X.shape[0], family) for target in targets]
-            with one_blas_thread():
+            with computing():
                 fits = [
                     METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
                     for y in prepared
                 ]
-        self._assign(fits, several=several, release=targets is not None)
+        offered = offset is not None
+        self._assign(fits, several=several, release=targets is not None, offset=offered)
         copy_columns(rows, self)
         for fit in fits:
             warn_of(fit)
         return self
 
     def _fit_source(
-        self, X: Any, y: Any, offset: Any, block: Any, features: Sequence[str] | None
+        self,
+        X: Any,
+        y: Any,
+        offset: Any,
+        block: Any,
+        features: Sequence[str] | None,
+        family: Family | None,
+        settings: Settings,
     ) -> AggregatedGLM:
         """Fit to people in files, or on a cluster."""
-        family, settings = self._check_parameters()
         if self.engine == "torch":
             self._machine()  # before anything is read
         releases, columns = as_releases(y), as_columns(X, block, features, offset)
@@ -333,10 +356,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 n_threads=settings.n_threads,
                 checkpoint=settings.checkpoint,
             ) as slabs,
-            one_blas_thread(),
+            computing(),
         ):
             fits, n_features = self._fit_slabs(slabs, releases, family, settings)
-        self._assign(fits, several=isinstance(y, list | tuple))
+        self._assign(fits, several=isinstance(y, list | tuple), offset=offset is not None)
         self.n_features_in_ = n_features
         if columns.features:
             self.feature_names_in_ = np.array(columns.features, dtype=object)
@@ -351,6 +374,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> tuple[list[Fit], int]:
         """Return the fits to people in parts, and the number of their features."""
         people = Surveyed.of(slabs)
+        check_width(len(people.whole.mean))
         whole, transform = people.whole, TRANSFORMS[self.target_transform]
         fits = []
         for release in releases:
@@ -361,10 +385,16 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return fits, len(whole.mean)
 
     def _fit_on_device(
-        self, X: Any, y: Any, offset: Any, block: Any, features: Sequence[str] | None
+        self,
+        X: Any,
+        y: Any,
+        offset: Any,
+        block: Any,
+        features: Sequence[str] | None,
+        family: Family | None,
+        settings: Settings,
     ) -> AggregatedGLM:
         """Fit to people in an array or a tensor, on a device."""
-        family, settings = self._check_parameters()
         device = import_module("unbin.device")
         machine, ranked = self._machine(), self.method == "matching"
         if is_wide(X):
@@ -381,6 +411,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 rows.feature_names_in_ = np.array(features, dtype=object)
         else:
             X = validate_data(rows, X, dtype=np.float64)
+            refuse_huge(X, where="X")
         tied: list[tuple[Any, Release]]
         if block is None:
             targets = as_targets(y)
@@ -398,11 +429,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                     release.check_domain(family.domain, family=family.name)
             tied = [(coded, release) for release in aligned]
         fits = []
-        with one_blas_thread():
+        with computing():
             for coded, release in tied:
                 people = device.people_of(X, *coded, offset, machine, ranked=ranked)
                 fits.append(METHODS[self.method](OnDevice(people), release, family, settings))
-        self._assign(fits, several=isinstance(y, list | tuple))
+        self._assign(fits, several=isinstance(y, list | tuple), offset=offset is not None)
         copy_columns(rows, self)
         for fit in fits:
             warn_of(fit)
@@ -430,7 +461,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         X: ArrayLike,
         *,
         blocks: ArrayLike | None = None,
-        block_means: Mapping[str, ArrayLike] | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
         offset: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the mean of people with features X, shape (n,) or (n, p).
@@ -443,7 +474,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             has the means it had there.
         block_means : mapping of block id to (d,) means, optional
             For blocks that are new. People of any other block get the average context.
-        offset : (n,), optional
+        offset : (n,) or number, optional
+            As in ``fit``. A model that was fitted with an offset needs it, 0 for none.
         """
         X = self._check_rows(X)
         transform = TRANSFORMS[self.target_transform]
@@ -459,7 +491,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         X: ArrayLike,
         *,
         blocks: ArrayLike | None = None,
-        block_means: Mapping[str, ArrayLike] | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
         offset: ArrayLike | None = None,
     ) -> FloatArray:
         """Return the probability of every bin, shape (n, K), for an ordinal fit."""
@@ -523,6 +555,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         (likelihood), comparable across families; minus the mean divergence between predictions
         and the nearest targets that satisfy the release (matching). For observed targets: D², the
         share of the divergence from the mean that is explained (R² for the gaussian family).
+        A model that was fitted with an offset needs it here too, 0 for none.
         """
         X = self._check_rows(X)
         fit = self._only_fit("score")
@@ -650,11 +683,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             target.release.check_domain(family.domain, family=family.name)
         return target
 
-    def _assign(self, fits: list[Fit], *, several: bool, release: bool = True) -> None:
+    def _assign(
+        self, fits: list[Fit], *, several: bool, offset: bool, release: bool = True
+    ) -> None:
         """Store the results, as they are for one target and stacked for several."""
         self._fits, self._several = fits, several
         self._holds_imputed = fits[0].imputed is not None
-        self._holds_release = release
+        self._holds_release, self._has_offset = release, offset
         for name, source in _STACKED.items():
             values = [getattr(fit, source) for fit in fits]
             setattr(self, name, np.array(values) if several else values[0])
@@ -666,6 +701,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         steps = [max(fit.n_iter, 1) for fit in fits]
         self.n_iter_ = np.array(steps) if several else steps[0]
         self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
+        for name in _OF_BINS:
+            if hasattr(self, name):  # of a fit before this one
+                delattr(self, name)
         bins = fits[0].bins
         if bins is not None and not several:
             self.thresholds_ = bins.thresholds
@@ -676,16 +714,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if is_wide(X):
             return check_columns(self, X)
+        X = refuse_masked(X, where="X")
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _etas(
         self,
         X: FloatArray,
         blocks: ArrayLike | None,
-        block_means: Mapping[str, ArrayLike] | None,
+        block_means: Mapping[Any, ArrayLike] | None,
         offset: ArrayLike | None,
     ) -> list[FloatArray]:
-        extra = check_offset(offset, X.shape[0])
+        extra = new_offset(offset, X.shape[0], needed=self._has_offset)
         return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
 
     def _only_fit(self, what: str) -> Fit:

@@ -20,12 +20,14 @@
     ├── CheckpointError (ValueError)       a file that is not a checkpoint of this fit
     ├── OutputError (OSError)              a file that cannot be written
     ├── DownloadError (OSError)            a public file that did not arrive whole
+    ├── FitError (ArithmeticError)         a fit whose numbers ran out of range
     ├── FitInterruptedError                a fit was stopped before there was an estimate
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
     ├── IdentificationWarning              the release cannot tell, in one sentence
-    └── AlignmentWarning                   what was changed, on request, to make the table fit
+    ├── AlignmentWarning                   what was changed, on request, to make the table fit
+    └── SlowFitWarning                     a fit that will take minutes, and why
 
 Messages read "where: what, got what; what to do".
 """
@@ -105,6 +107,10 @@ class DownloadError(UnbinError, OSError):
     """A public file could not be fetched, or what came is not the file that was published."""
 
 
+class FitError(UnbinError, ArithmeticError):
+    """A fit ran into numbers that cannot be computed with."""
+
+
 class FitInterruptedError(UnbinError):
     """A fit was stopped, on request, before there was anything to keep."""
 
@@ -119,3 +125,7 @@ class IdentificationWarning(UserWarning):
 
 class AlignmentWarning(UserWarning):
     """What was rescaled or left out, on request, to tie a release to the rows of X."""
+
+
+class SlowFitWarning(UserWarning):
+    """A fit will take minutes; the message says why, and what makes it faster."""

@@ -122,7 +122,7 @@ class Fit:
         self,
         X: FloatArray,
         blocks: ArrayLike | None = None,
-        block_means: Mapping[str, ArrayLike] | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
         offset: FloatArray | None = None,
     ) -> FloatArray:
         """Return the linear predictor of new people, shape (n,)."""

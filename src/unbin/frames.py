@@ -9,8 +9,12 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin.exceptions import BlockError, ReleaseError
-from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
+from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
+from unbin.settings import LARGEST
+from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
+
+LONGEST_ID = 1000
+"""Characters of a block id."""
 
 
 def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
@@ -36,12 +40,57 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
 
 
 def to_numpy(values: ArrayLike) -> NDArray[Any]:
-    """Return a one-dimensional numpy array; nulls of frames become None or NaN."""
+    """Return a one-dimensional numpy array; nulls of frames and masks become None or NaN."""
+    if isinstance(values, np.ma.MaskedArray):
+        return filled(values)
     series = nw.from_native(values, series_only=True, pass_through=True)
-    array = np.asarray(series.to_numpy() if isinstance(series, nw.Series) else values)
+    if isinstance(series, nw.Series):
+        if series.implementation.is_polars() and _has_long_texts(series):
+            return np.array(series.to_list(), dtype=object)
+        return np.asarray(series.to_numpy())
+    array = np.asarray(values)
     if array.dtype.kind in "US" and isinstance(values, list | tuple):
         return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
     return array
+
+
+def _has_long_texts(series: nw.Series[Any]) -> bool:
+    """Tell whether numpy, which gives every text the room of the longest, would give too much."""
+    return series.dtype == nw.String and (series.str.len_chars().max() or 0) > LONGEST_ID
+
+
+def filled(values: Any) -> NDArray[Any]:
+    """Return an array with NaN, or None beside text, where it is masked."""
+    mask = np.ma.getmaskarray(values)
+    array = np.asarray(np.ma.getdata(values))
+    if not mask.any():
+        return array
+    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
+    result[mask] = np.nan if result.dtype.kind == "f" else None
+    return result
+
+
+def refuse_masked(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> Any:
+    """Return values as they are; raise if some are masked, which numpy would forget."""
+    if isinstance(values, list | tuple) and any(isinstance(v, np.ma.MaskedArray) for v in values):
+        return refuse_masked(np.ma.array(values), where=where, error=error)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        mask = np.ma.getmaskarray(values)
+        raise error(
+            f"{where}: must have no missing values, got {int(mask.sum())} masked, the first in "
+            f"row {int(np.argwhere(mask)[0][0])}; fill them in or drop those rows"
+        )
+    return values
+
+
+def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> None:
+    """Raise if a finite number is too large for its square to be computed with."""
+    high, low = np.max(values, initial=0.0), np.min(values, initial=0.0)
+    if max(high, -low) > LARGEST:
+        raise error(
+            f"{where}: numbers must be at most {LARGEST:g} in size, got "
+            f"{high if high > -low else low:g}; use another unit"
+        )
 
 
 def as_text(values: ArrayLike, *, where: str) -> TextArray:
@@ -53,16 +102,51 @@ def as_text(values: ArrayLike, *, where: str) -> TextArray:
             "row"
         )
     text = _text(array, where)
+    _check_text(text, where)
     blank = np.char.str_len(text) == 0
     if blank.any():
         raise _missing_id(where, blank)
     return text
 
 
+def _check_text(text: TextArray, where: str) -> None:
+    """Raise if an id has half a character, which no file could hold."""
+    if not text.size:
+        return
+    units = np.ascontiguousarray(text).view(np.uint32).reshape(len(text), -1)
+    odd = ((units & 0xFFFFF800) == 0xD800).any(axis=1)
+    if odd.any():
+        k = int(np.argmax(odd))
+        raise BlockError(
+            f"{where}: block ids must be text that UTF-8 can hold, got {str(text[k])!a} in row "
+            f"{k}; correct the encoding it was read with"
+        )
+
+
+def _check_length(length: IntArray, where: str) -> None:
+    """Raise if an id is so long that numpy, which gives each the room of the longest, has none."""
+    if length.max(initial=0) > LONGEST_ID:
+        k = int(np.argmax(length))
+        raise BlockError(
+            f"{where}: block ids must have at most {LONGEST_ID:,} characters, got {length[k]:,} in "
+            f"row {k}; is it the right column?"
+        )
+
+
 def _text(array: NDArray[Any], where: str) -> TextArray:
     kind = array.dtype.kind
+    if kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            raise BlockError(
+                f"{where}: block ids must be text, got bytes that are not UTF-8; decode them first"
+            ) from None
     if kind in "US":
-        return array.astype(np.str_)
+        length = np.char.str_len(array)
+        _check_length(length, where)
+        # trailing blanks of a wide array would be copied everywhere
+        return array.astype(f"<U{max(int(length.max(initial=1)), 1)}")
     if kind in "iub":
         unique, inverse = np.unique(array, return_inverse=True)
         return np.asarray(unique.astype(np.str_)[inverse])
@@ -99,6 +183,7 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
         raise _missing_id(where, missing)
     types = {type(value) for value in array}
     if all(issubclass(cls, str) for cls in types):
+        _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
         return array.astype(np.str_)
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)
@@ -123,7 +208,7 @@ def _missing_id(where: str, mask: BoolArray) -> BlockError:
 
 def as_floats(values: ArrayLike, *, where: str) -> FloatArray:
     """Return numbers as float64; nulls become NaN, text is refused."""
-    array = to_numpy(values)
+    array = to_numpy(refuse_masked(values, where=where, error=ReleaseError))
     if array.ndim != 1:
         raise ReleaseError(
             f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"

@@ -9,6 +9,7 @@ import numpy as np
 
 from unbin import reading, tables
 from unbin.exceptions import BinError, CountError
+from unbin.frames import refuse_huge
 from unbin.intervals import (
     Rounding,
     narrow,
@@ -66,6 +67,8 @@ def read_histogram(
     side = "left" if closed == "left" else "right"
     table = Histogram(start, low[order], high[order], np.zeros(len(ids), np.int64), side)
     tables.check_histogram(table, names)
+    if closed != "both":
+        _check_gaps(table, names)
     column = "count" if count is None else count
     if noisy:
         values = reading.read_floats(frame, column, ids, role="count")[order]
@@ -96,9 +99,38 @@ def _read_edges(
     low = reading.read_floats(frame, lower, ids, role="lower")
     high = reading.read_floats(frame, upper, ids, role="upper")
     low, high = np.where(np.isnan(low), -np.inf, low), np.where(np.isnan(high), np.inf, high)
+    for name, edges in ((lower, low), (upper, high)):
+        where = f"column {name!r} (say inf for an open end)"
+        refuse_huge(edges[np.isfinite(edges)], where=where, error=BinError)
     if closed == "both":
         low = reading.whole_edges(low, high) - (low < high)
     return low, high
+
+
+def _check_gaps(table: Histogram, names: TextArray) -> None:
+    """Raise if bins of whole numbers were written with both ends: 0-9, 10-19.
+
+    Read as (0, 9], (10, 19] they would leave out 10. A table with bins that touch means its gaps,
+    and a bin of a single value leaves out none.
+    """
+    lower, upper = table.lower, table.upper
+    block = np.repeat(np.arange(len(names)), np.diff(table.start))
+    proper = lower < upper
+    loses = proper[:-1] if table.closed == "left" else proper[1:]
+    inner = block[1:] == block[:-1]
+    step = np.where(inner, lower[1:], np.inf) - np.where(inner, upper[:-1], 0.0)
+    split = (step == 1) & loses
+    edges = np.concatenate([lower, upper])
+    edges = edges[np.isfinite(edges)]
+    if split.any() and not (step == 0).any() and (edges == np.rint(edges)).all():
+        k = int(np.argmax(split))
+        lost = upper[k] if table.closed == "left" else lower[k + 1]
+        raise BinError(
+            f"block {str(names[block[k]])!r}: with closed={table.closed!r} the bins "
+            f"{table.bin_text(k)} and {table.bin_text(k + 1)} leave out {lost:g}, got no bins that "
+            "touch; say closed='both' if a bin of whole numbers holds both its ends, or add the "
+            "gap as a bin with count 0"
+        )
 
 
 def _rounded_where_exact(
@@ -187,6 +219,7 @@ def read_cumulative(
             f"block {str(ids[np.argmax(np.isnan(values))])!r}: column {value!r} must hold edges, "
             "got a missing one; say inf for an open end"
         )
+    refuse_huge(values[np.isfinite(values)], where=f"column {value!r}", error=BinError)
     counts = reading.read_counts(frame, count, ids)
     names, codes = np.unique(ids, return_inverse=True)
     _refuse_doubles(values, codes, names)

@@ -36,6 +36,11 @@ def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
                 os.fsync(stream.fileno())
         for path, draft in drafts.items():
             os.replace(draft, path)
+    except UnicodeEncodeError as error:
+        odd = error.object[error.start : error.end]
+        raise OutputError(
+            f"{path.name}: must be text that UTF-8 can hold, got {odd!a}; rename what holds it"
+        ) from None
     except OSError as error:
         name = str(error.filename or "a file")
         raise OutputError(

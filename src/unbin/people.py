@@ -19,6 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin.exceptions import ReadError
+from unbin.frames import filled
+from unbin.readers.files import not_a_file
+from unbin.readers.parquet import open_parquet
 from unbin.readers.sheets import listed
 
 QUERY = "duckdb:"
@@ -36,7 +39,7 @@ sees no stored secrets and no variables of this program, and writes nothing, not
 fit into memory. One SELECT cannot write, attach or set anything either."""
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "."})
-_LONGEST_HEADER = 2**20
+_LONGEST_HEADER = 2**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +90,14 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
     columns : collection of str
         Columns to read.
     """
+    columns, text = dict.fromkeys(columns), frozenset(text)  # found at once among many
     if source.startswith(QUERY):
         return _query(source, columns)
     path = Path(source)
     try:
+        odd = not_a_file(path)
+        if odd is not None:
+            raise ReadError(f"{path.name}: must be a file, got {odd}; check the path")
         with path.open("rb") as stream:
             magic = stream.read(4)
             stream.seek(0)
@@ -123,7 +130,7 @@ def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
     if all(value == "nan" for value in texts):
         return values
     try:
-        return np.array(texts, dtype=np.str_).astype(np.float64)
+        return np.array([float(value) for value in texts])
     except ValueError:
         return values
 
@@ -155,16 +162,22 @@ def _csv(
     except Exception as error:  # each library has errors of its own
         raise _damaged(path.name, error) from None
     table = nw.from_native(frame, eager_only=True)
-    return tuple(names), {name: _stripped(table[name].to_numpy()) for name in wanted}
+    return tuple(names), {name: _stripped(table[name].to_list()) for name in wanted}
 
 
 def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
     """Return the names of the columns, and what separates them."""
     try:
         with gzip.open(path) if zipped else path.open("rb") as stream:
-            start = stream.read(_LONGEST_HEADER).decode("utf-8-sig", errors="replace")
+            raw = stream.read(_LONGEST_HEADER)
     except (OSError, EOFError) as error:
         raise _damaged(path.name, error) from None
+    if len(raw) == _LONGEST_HEADER and b"\n" not in raw:
+        raise ReadError(
+            f"{path.name}: the names of columns must take at most {_LONGEST_HEADER:,} bytes, got "
+            "more; is it a table?"
+        )
+    start = raw.decode("utf-8-sig", errors="replace")
     line = start.split("\n", 1)[0]
     separator = "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
     try:
@@ -173,15 +186,22 @@ def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
         raise _damaged(path.name, error) from None
     if not any(names) or "\0" in line:
         raise ReadError(f"{path.name}: must begin with the names of columns, got none; add them")
-    twice = [name for k, name in enumerate(names) if name in names[:k]]
-    if twice:
-        raise ReadError(
-            f"{path.name}: columns must have different names, got {twice[0]!r} twice; rename one"
-        )
+    _check_names(path.name, names)
     return names, separator
 
 
-def _stripped(values: NDArray[Any]) -> NDArray[Any]:
+def _check_names(file: str, names: list[str]) -> None:
+    """Raise if a name is there twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ReadError(
+                f"{file}: columns must have different names, got {name!r} twice; rename one"
+            )
+        seen.add(name)
+
+
+def _stripped(values: list[Any]) -> NDArray[Any]:
     result = np.empty(len(values), dtype=object)
     result[:] = [value.strip() or None if isinstance(value, str) else None for value in values]
     return result
@@ -190,20 +210,31 @@ def _stripped(values: NDArray[Any]) -> NDArray[Any]:
 def _parquet(
     path: Path, columns: Collection[str]
 ) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
-    library = _library(path.name)
+    if find_spec("pyarrow") is None:
+        raise ReadError(
+            f"{path.name}: Parquet needs pyarrow, got none; pip install 'unbin[parquet]'"
+        )
+    pa = import_module("pyarrow")
     try:
-        frame = library.read_parquet(path)
-    except Exception as error:  # each library has errors of its own
+        file = open_parquet(path)
+        names = file.schema_arrow.names
+        _check_names(path.name, names)
+        table = file.read([name for name in names if name in columns])
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, ReadError):
+            raise
         raise _damaged(path.name, error) from None
-    table = nw.from_native(frame, eager_only=True)
-    found = {name: _native(table[name]) for name in table.columns if name in columns}
-    return tuple(table.columns), found
+    return tuple(names), {name: _native(table.column(name)) for name in table.column_names}
 
 
-def _native(series: Any) -> NDArray[Any]:
-    if series.dtype in (nw.Categorical, nw.Enum):
-        series = series.cast(nw.String)
-    return np.asarray(series.to_numpy())
+def _native(column: Any) -> NDArray[Any]:
+    """Return a column of Arrow as numbers, times or objects, None or NaN where it is null."""
+    types = import_module("pyarrow").types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
+        column = column.cast("float64")
+    return np.asarray(column.to_numpy())
 
 
 def _query(source: str, columns: Collection[str]) -> People:
@@ -224,20 +255,9 @@ def _query(source: str, columns: Collection[str]) -> People:
         raise ReadError(
             f"duckdb: the query cannot be run, got {_line(error)}; correct it"
         ) from None
-    arrays = {name: _filled(found[name]) for name in found if name in columns}
-    sha256 = hashlib.sha256(source.encode()).hexdigest()
+    arrays = {name: filled(found[name]) for name in found if name in columns}
+    sha256 = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
     return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
-
-
-def _filled(values: Any) -> NDArray[Any]:
-    """Return a masked array with NaN or None where it is masked."""
-    mask = np.ma.getmaskarray(values)
-    array = np.asarray(np.ma.getdata(values))
-    if not mask.any():
-        return array
-    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
-    result[mask] = np.nan if result.dtype.kind == "f" else None
-    return result
 
 
 def _library(name: str) -> Any:

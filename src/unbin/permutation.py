@@ -30,7 +30,7 @@ from unbin.contextual import block_context
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
 from unbin.families import BregmanFamily, get_family
-from unbin.frames import as_floats
+from unbin.frames import as_floats, refuse_masked
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.order import published_order
 from unbin.likelihood.statistics import published_counts
@@ -231,7 +231,9 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     order = published_order(release, counts)
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
-    x = block_context(np.asarray(job.X, dtype=np.float64), job.target).means
+    x = block_context(
+        np.asarray(refuse_masked(job.X, where="X"), dtype=np.float64), job.target
+    ).means
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -24,6 +25,7 @@ from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fits import Fit
 from unbin.outputs import write_texts
 from unbin.published import Published, smallest_shown
+from unbin.readers.files import not_a_file
 from unbin.typing import FloatArray
 
 FORMAT = "unbin model"
@@ -34,8 +36,12 @@ _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint"
 """Parameters that say where a model is fitted, which does not change what it is."""
 _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",
-    "n_features", "several", "holds_release", "fits", "encoding",
+    "n_features", "several", "holds_release", "has_offset", "fits", "encoding",
 }  # fmt: skip
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Halves of characters, which names of files and columns may hold and UTF-8 has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +130,7 @@ def model_text(
         "n_features": int(model.n_features_in_),
         "several": model._several,
         "holds_release": model._holds_release,
+        "has_offset": model._has_offset,
         "fits": [encode(_to_keep(fit, public), leave_out=("imputed",)) for fit in model._fits],
         "encoding": None if encoding is None else encoding.to_json(),
     }
@@ -131,7 +138,8 @@ def model_text(
         f"{json.dumps(name)}: {json.dumps(value, allow_nan=False, ensure_ascii=False)}"
         for name, value in data.items()
     )
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
@@ -194,8 +202,12 @@ def _restore(data: dict[str, Any]) -> SavedModel:
     several = decode(bool, data["several"], "several")
     if len(fits) != 1 and not several:
         raise ModelFileError(f"fits: must be one, got {len(fits)}; save the model again")
-    model._assign(fits, several=several)
-    model._holds_release = decode(bool, data["holds_release"], "holds_release")
+    model._assign(
+        fits,
+        several=several,
+        release=decode(bool, data["holds_release"], "holds_release"),
+        offset=decode(bool, data["has_offset"], "has_offset"),
+    )
     model.n_features_in_ = d
     encoding = None if data["encoding"] is None else Encoding.from_json(data["encoding"])
     names = decode(tuple[str, ...] | None, data["features"], "features")
@@ -355,6 +367,9 @@ def _texts(value: Any, where: str) -> dict[str, str]:
 
 def _read_json(place: Path) -> Any:
     try:
+        odd = not_a_file(place)
+        if odd is not None:
+            raise ModelFileError(f"{place.name}: must be a file, got {odd}; check the path")
         if place.stat().st_size > MAX_BYTES:
             raise ModelFileError(
                 f"{place.name}: must have at most {MAX_BYTES:,} bytes, got more; is it a model?"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unbin.exceptions import BinError, CountError, OrderStatisticError, ReleaseError
-from unbin.frames import as_floats, as_text, column
+from unbin.frames import as_floats, as_text, column, refuse_huge
 from unbin.segments import segment_sum
 from unbin.typing import FloatArray, IntArray, TextArray
 
@@ -138,6 +138,7 @@ def require_finite(values: FloatArray, ids: TextArray, name: str) -> None:
             f"block {str(ids[k])!r}: column {name!r} must hold finite values, got {values[k]:g} in "
             f"row {k}; leave out what was not published"
         )
+    refuse_huge(values, where=f"column {name!r}", error=ReleaseError)
 
 
 def read_ranks(frame: Any, name: str, ids: TextArray) -> IntArray:

@@ -21,7 +21,7 @@ from unbin.exceptions import (
 )
 from unbin.families import BregmanFamily, get_family
 from unbin.folds import deal_blocks
-from unbin.frames import as_floats
+from unbin.frames import as_floats, filled, refuse_masked
 from unbin.matching.alternation import Alternation, Nearest, Status, alternate, floored
 from unbin.matching.fit import matching_bounds, release_divergence
 from unbin.matching.objective import Objective
@@ -146,11 +146,17 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """
         settings = self._check_parameters()
         target = self._target(y)
+        X = _unmasked(X, self.estimator)
         rows = clone(self)  # a failed fit must leave a fitted model as it was
         finite = "allow-nan" if get_tags(self.estimator).input_tags.allow_nan else True
         if target is None:
             X, y = validate_data(
-                rows, X, y, dtype=np.float64, y_numeric=True, ensure_all_finite=finite
+                rows,
+                X,
+                refuse_masked(y, where="y"),
+                dtype=np.float64,
+                y_numeric=True,
+                ensure_all_finite=finite,
             )
             y = np.asarray(y, dtype=np.float64)
             check_observed(y, settings.family)
@@ -170,6 +176,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         """Return the mean of people with features X, shape (n,)."""
         check_is_fitted(self)
         finite = "allow-nan" if get_tags(self.estimator).input_tags.allow_nan else True
+        X = _unmasked(X, self.estimator)
         X = validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite=finite)
         mean = _predict(self.estimator_, X)
         return floored(mean) if self.loss == "poisson" else mean
@@ -382,6 +389,13 @@ def _predict(model: Any, X: FloatArray) -> FloatArray:
             "open bins? regularise it, or start elsewhere with init"
         )
     return mean.ravel()
+
+
+def _unmasked(X: Any, estimator: Any) -> Any:
+    """Return features without a mask: NaN in its place where the estimator takes missing values."""
+    if isinstance(X, np.ma.MaskedArray) and get_tags(estimator).input_tags.allow_nan:
+        return filled(X)
+    return refuse_masked(X, where="X")
 
 
 def _filled(X: FloatArray) -> FloatArray:

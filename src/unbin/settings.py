@@ -19,14 +19,22 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
     return value
 
 
+LARGEST = 1e50
+"""The largest number that is computed with: squares of it, summed and multiplied, stay finite."""
+
+
 def check_number(name: str, value: Any, *, low: float, open_low: bool = False) -> float:
-    """Return a finite number that is at least (or above) ``low``."""
+    """Return a number that is at least (or above) ``low``, and not beyond ``LARGEST``."""
     is_number = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     number = float(value) if is_number else float("nan")
     if not np.isfinite(number) or number < low or (open_low and number == low):
         bound = "above" if open_low else "at least"
         raise ParameterError(
             f"{name}: must be a finite number, got {value!r}; pass a number {bound} {low:g}"
+        )
+    if number > LARGEST:
+        raise ParameterError(
+            f"{name}: must be at most {LARGEST:g}, got {value!r}; pass a smaller number"
         )
     return number
 

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from unbin.engines import LocalParts, Parts, Recipe
 from unbin.engines.dask import DaskParts, open_client, room_for_part
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
-from unbin.frames import as_text, column
+from unbin.frames import as_text, column, filled, refuse_huge
+from unbin.readers.files import not_a_file
+from unbin.readers.parquet import open_parquet
 from unbin.survey import Slab
 from unbin.typing import FloatArray
 
@@ -112,9 +114,10 @@ def find_parts(
     found: list[RowGroups] = []
     for path in paths:
         file = _open(path)
-        missing = [name for name in columns.names if name not in file.schema_arrow.names]
+        names = file.schema_arrow.names
+        missing = [name for name in columns.names if name not in set(names)]
         if missing:
-            known = ", ".join(map(repr, file.schema_arrow.names[:10]))
+            known = ", ".join(map(repr, names[:10]))
             raise ReadError(
                 f"{Path(path).name}: must have the column {missing[0]!r}, got {known}; check its "
                 "name"
@@ -132,7 +135,10 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
     try:
         table = _read(part, columns.names)
     except (pa.ArrowException, OSError) as error:
-        raise ReadError(f"{where}: must be a whole Parquet file, got {error}") from None
+        text = " ".join(str(error).split())[:120]
+        raise ReadError(
+            f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
+        ) from None
     values = {
         name: _numbers(table.column(name).to_numpy(), where, name)
         for name in (*columns.features, columns.offset)
@@ -178,9 +184,9 @@ def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
 def _array_slab(piece: list[Any]) -> Slab:
     """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
     X, ids, offset = [*piece, None][:3]
-    features = tuple(np.asfortranarray(_numbers(np.asarray(X), "partition", "X")).T)
+    features = tuple(np.asfortranarray(_numbers(np.asanyarray(X), "partition", "X")).T)
     blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
-    shift = None if offset is None else _numbers(np.asarray(offset), "partition", "offset")
+    shift = None if offset is None else _numbers(np.asanyarray(offset), "partition", "offset")
     return Slab(features, blocks, codes.astype(np.int64), shift)
 
 
@@ -199,12 +205,13 @@ def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
         raise ReadError(
             f"{where}, column {name!r}: must hold numbers, got {values.dtype}; encode it first"
         )
-    numbers = np.asarray(values, dtype=np.float64)
+    numbers = np.asarray(filled(values), dtype=np.float64)
     if not np.isfinite(numbers).all():
         raise DomainError(
             f"{where}, column {name!r}: must be finite, got NaN or inf; fill it in or drop the "
             "people"
         )
+    refuse_huge(numbers, where=f"{where}, column {name!r}")
     return numbers
 
 
@@ -257,11 +264,11 @@ def _paths(pattern: str) -> Sequence[str]:
 
 
 def _open(path: str) -> Any:
-    pa = _pyarrow()
-    import pyarrow.parquet as pq
-
+    pa, odd = _pyarrow(), not_a_file(Path(path))
+    if odd is not None:
+        raise ReadError(f"{Path(path).name}: must be a Parquet file, got {odd}; check the path")
     try:
-        return pq.ParquetFile(path)
+        return open_parquet(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         text = " ".join(str(error).split())[:80]
         raise ReadError(

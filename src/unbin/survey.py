@@ -10,6 +10,7 @@ import numpy as np
 from unbin.contextual import CONSTANT, Context
 from unbin.design import Design
 from unbin.engines import Parts
+from unbin.exceptions import ReadError
 from unbin.rows import Rows, arrange_columns
 from unbin.typing import BoolArray, FloatArray, IntArray, TextArray
 
@@ -94,7 +95,7 @@ def survey(slab: Slab) -> Survey:
     """Count the people of a slab by block, and measure its columns."""
     d = len(slab.columns)
     size = np.bincount(slab.codes, minlength=len(slab.blocks))
-    mean = np.array([values.mean() for values in slab.columns])
+    mean = np.array([values.mean() if len(values) else 0.0 for values in slab.columns])
     sums, square = np.empty((len(slab.blocks), d)), np.empty(d)
     for j, values in enumerate(slab.columns):
         away = values - mean[j]
@@ -183,8 +184,14 @@ class Surveyed:
 
     @classmethod
     def of(cls, slabs: Parts) -> Surveyed:
-        """Survey slabs, in one pass."""
-        return cls(slabs, tuple(slabs.stream(survey)))
+        """Survey slabs, in one pass; those without people are left out."""
+        found = list(slabs.stream(survey))
+        held = [k for k, part in enumerate(found) if part.n_people]
+        if not held:
+            raise ReadError("X: must hold people, got none; check the table")
+        if len(held) < len(found):
+            slabs, found = slabs.take(held), [found[k] for k in held]
+        return cls(slabs, tuple(found))
 
     @cached_property
     def whole(self) -> Survey:

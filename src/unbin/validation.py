@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from numbers import Integral
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin.engines import available_threads
+from unbin.engines import available_threads, machine_memory, one_blas_thread
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
     DomainError,
+    FitError,
     IdentificationWarning,
     ParameterError,
     ReleaseError,
 )
 from unbin.families import Family
 from unbin.fits import Fit
-from unbin.frames import as_floats
+from unbin.frames import as_floats, refuse_huge
 from unbin.release import Release
 from unbin.settings import check_whole
 from unbin.sources import Columns
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray
 from unbin.wide import check_wide
+
+_MATRICES = 4
+"""Matrices of the products of all columns that a fit holds together, at least."""
+_MOST_LOG = 700.0
+"""The exponential of more is no number."""
 
 
 def as_targets(y: Any) -> list[AggregatedTarget] | None:
@@ -67,6 +74,7 @@ def check_observed(y: FloatArray, family: Family) -> None:
     """Raise unless observed targets are finite and inside the domain."""
     if not np.isfinite(y).all():
         raise DomainError("y: must be finite, got NaN or inf; drop those rows")
+    refuse_huge(y, where="y")
     if not family.domain.contains(y):
         outside = y[~((y >= family.domain.low) & (y <= family.domain.high))][0]
         raise DomainError(
@@ -130,8 +138,10 @@ def check_threads(n_jobs: Any) -> int:
     return check_whole("n_jobs", n_jobs, low=1)
 
 
-def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
-    """Return the offset of n rows as numbers, or None."""
+def check_offset(
+    offset: ArrayLike | None, n: int, family: Family | None = None
+) -> FloatArray | None:
+    """Return the offset of n rows as numbers, or None; of a log or logit where that is the link."""
     if offset is None:
         return None
     try:
@@ -144,7 +154,51 @@ def check_offset(offset: ArrayLike | None, n: int) -> FloatArray | None:
         )
     if not np.isfinite(values).all():
         raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
+    refuse_huge(values, where="offset")
+    size = float(np.abs(values).max(initial=0.0))
+    if family is not None and np.isfinite(family.domain.low) and size > _MOST_LOG:
+        raise DomainError(
+            f"offset: must be at most {_MOST_LOG:g} in size beside the log or logit of family "
+            f"{family.name!r}, got {size:g}; is it the exposure itself? pass its log"
+        )
     return values
+
+
+def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray | None:
+    """Return the offset of n new people; a model that was fitted with one needs it."""
+    if offset is None and needed:
+        raise ParameterError(
+            "offset: the model was fitted with one, got none; pass offset=... (--offset on the "
+            "command line) with a value per row, or 0 for none"
+        )
+    if isinstance(offset, Real) and not isinstance(offset, bool | np.bool_):
+        offset = np.full(n, float(offset))
+    return check_offset(offset, n)
+
+
+def check_width(n_columns: int) -> None:
+    """Raise if matrices of the products of all columns do not fit into memory."""
+    room = machine_memory()
+    need = _MATRICES * 8 * n_columns**2
+    if 0 < room < need:
+        raise ParameterError(
+            f"X: {n_columns:,} columns take about {need / 2**30:,.0f} GiB of memory, this machine "
+            f"has {room / 2**30:,.0f}; at most {int(np.sqrt(room / (8 * _MATRICES))):,} fit, use "
+            "fewer"
+        )
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Keep BLAS to one thread; say so where numbers ran out of range."""
+    try:
+        with one_blas_thread():
+            yield
+    except (np.linalg.LinAlgError, OverflowError, FloatingPointError) as error:
+        raise FitError(
+            f"fit: its numbers ran out of range, got {error}; look for outliers in the features, "
+            "put them and the outcome into other units, merge bins, or add a ridge (alpha)"
+        ) from error
 
 
 def warn_of(fit: Fit) -> None:

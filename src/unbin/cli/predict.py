@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from unbin.people import People
     from unbin.persistence import SavedModel
 
+_NONE = "0"
+"""What --offset says for nobody's."""
+
 
 @reported
 def predict(
@@ -25,6 +28,13 @@ def predict(
     block: options.BlockOption = None,
     identifier: Annotated[
         str | None, typer.Option("--id", help="Column of PEOPLE to repeat beside the predictions.")
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of PEOPLE that is added to the linear predictor, as in the fit; 0 for "
+            "none. A model that was fitted with an offset needs it."
+        ),
     ] = None,
     output: Annotated[
         Path | None, typer.Option(help="File to write. Default: the terminal.")
@@ -46,7 +56,8 @@ def predict(
     ids = [name for name in (block, identifier) if name is not None]
     known = _columns(saved)
     texts = ids if encoding is None else [*ids, *encoding.text_columns]
-    rows = read_people(people, text=texts, columns=[*ids, *known])
+    shift = [] if offset in (None, _NONE) else [offset]
+    rows = read_people(people, text=texts, columns=[*ids, *known, *shift])
     X = _features(saved, rows)
     blocks = None if block is None else rows.column(block)
     if saved.model.contextual_coef_ is not None and blocks is None:
@@ -58,13 +69,22 @@ def predict(
     columns: dict[str, Any] = {}
     if identifier is not None:
         columns[identifier] = rows.column(identifier)
-    columns["prediction"] = saved.model.predict(X, blocks=blocks)
+    columns["prediction"] = saved.model.predict(X, blocks=blocks, offset=_offset(rows, offset))
     text = csv_text(columns)
     if output is None:
         say(text.removesuffix("\n"))
     else:
         write_texts({output: text})
         say(f"{len(rows):,} predictions written: {output}")
+
+
+def _offset(rows: People, name: str | None) -> Any:
+    """Return the offset of each row, a number for all of them, or None."""
+    from unbin.frames import as_floats
+
+    if name is None or name == _NONE:
+        return None if name is None else 0.0
+    return as_floats(rows.column(name), where=f"--offset {name}")
 
 
 def _columns(saved: SavedModel) -> list[str]:

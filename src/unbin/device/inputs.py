@@ -10,7 +10,7 @@ from unbin.device.backend import Machine, Tensor, torch
 from unbin.device.parts import DeviceParts, slabs_of
 from unbin.device.people import READ_ROWS, DevicePeople, bytes_needed
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
-from unbin.frames import as_text
+from unbin.frames import as_text, refuse_masked
 from unbin.survey import Surveyed
 from unbin.typing import FloatArray, IntArray, TextArray
 
@@ -39,7 +39,9 @@ def offset_of(offset: Any, n: int, machine: Machine) -> Tensor | None:
     """Return the offset of n rows on the device, or None."""
     if offset is None:
         return None
-    values = machine.send(np.asarray(offset) if not is_tensor(offset) else offset, torch.float64)
+    if not is_tensor(offset):
+        offset = np.asarray(refuse_masked(offset, where="offset"))
+    values = machine.send(offset, torch.float64)
     if values.shape != (n,):
         raise AlignmentError(
             f"offset: must have one value per row of X, got shape {tuple(values.shape)} for {n} "

@@ -15,7 +15,13 @@ from unbin.disclosure.baselines import block_means, shrunk
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.disclosure.protections import believable_counts, without_noise
 from unbin.estimator import AggregatedGLM
-from unbin.exceptions import DomainError, IdentificationWarning, ParameterError, ReleaseError
+from unbin.exceptions import (
+    DomainError,
+    FitError,
+    IdentificationWarning,
+    ParameterError,
+    ReleaseError,
+)
 from unbin.families import FAMILIES, BregmanFamily, get_family
 from unbin.likelihood.raking import Raking
 from unbin.release import Release
@@ -86,7 +92,7 @@ def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
             warnings.simplefilter("ignore", IdentificationWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(known.X, target)
-    except (DomainError, ParameterError, ReleaseError, np.linalg.LinAlgError):
+    except (DomainError, ParameterError, ReleaseError, FitError):
         return None  # another family's table, or a fit that ran away: no attack
     guess = _guess(name, model, known)
     return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None

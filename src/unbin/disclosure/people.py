@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.utils import check_array
 
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
-from unbin.frames import as_floats, as_text
+from unbin.frames import as_floats, as_text, refuse_masked
 from unbin.segments import segment_start
 from unbin.settings import check_number
 from unbin.typing import ArrayLike, BoolArray, FloatArray, TextArray
@@ -59,7 +59,7 @@ def read_records(
     rng: np.random.Generator,
 ) -> Records:
     """Check what a steward holds, and hold some people out of the table."""
-    features = check_array(X, dtype=np.float64)
+    features = check_array(refuse_masked(X, where="X"), dtype=np.float64)
     values = as_floats(y, where="y")
     if len(values) != len(features):
         raise AlignmentError(

@@ -5,6 +5,14 @@ function over all parts? It knows nothing of what a part is or what the function
 """
 
 from unbin.engines.base import Parts, Recipe, itself
-from unbin.engines.local import LocalParts, available_threads, one_blas_thread
+from unbin.engines.local import LocalParts, available_threads, machine_memory, one_blas_thread
 
-__all__ = ["LocalParts", "Parts", "Recipe", "available_threads", "itself", "one_blas_thread"]
+__all__ = [
+    "LocalParts",
+    "Parts",
+    "Recipe",
+    "available_threads",
+    "itself",
+    "machine_memory",
+    "one_blas_thread",
+]

@@ -48,6 +48,9 @@ class Parts(Protocol):
     def __getitem__(self, k: int) -> Any:
         """Return a part, or what stands for it."""
 
+    def take(self, which: Sequence[int]) -> Parts:
+        """Return some of the parts."""
+
 
 @dataclass(frozen=True, slots=True)
 class Recipe:

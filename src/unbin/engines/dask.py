@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -16,7 +17,7 @@ from typing import Any
 
 from unbin.engines.base import Recipe, Result, add, apply, calls, itself, recipes
 from unbin.engines.local import available_threads, one_blas_thread
-from unbin.exceptions import EngineError
+from unbin.exceptions import EngineError, UnbinError
 
 _PATIENCE = 40.0
 """Seconds without any worker after which a fit gives up."""
@@ -59,6 +60,14 @@ class DaskParts:
     def __getitem__(self, k: int) -> Any:
         return self.parts[k]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave everything here: what is told to workers may know of the parts, and needs none."""
+        return {"client": None, "parts": (), "checkpoint": None}
+
+    def take(self, which: Sequence[int]) -> DaskParts:
+        """Return some of the parts."""
+        return DaskParts(self.client, [self.parts[k] for k in which], self.checkpoint)
+
     def stream(
         self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
     ) -> Iterator[Result]:
@@ -90,7 +99,8 @@ class DaskParts:
 
     def settled(self, n_bytes: int) -> DaskParts:
         """Return the parts, kept on the workers if their memory has room for so many bytes."""
-        limits = [worker["memory_limit"] for worker in _workers(self.client).values()]
+        with self._connected():
+            limits = [worker["memory_limit"] for worker in _workers(self.client).values()]
         room = sum(limits) * _SHARE if limits and all(limits) else float("inf")
         return self.keep(itself) if n_bytes <= room else self
 
@@ -100,10 +110,11 @@ class DaskParts:
         args: tuple[Any, ...],
         each: Sequence[Any] | None,
     ) -> list[Any]:
-        # what all parts are told travels once, and from worker to worker
-        told = self.client.submit(itself, (function, args), pure=False)
-        work = calls(self.parts, told, (), each)
-        return [self.client.submit(_apply, *call, pure=False) for call in work]
+        with self._connected():
+            # what all parts are told travels once, and from worker to worker
+            told = self.client.submit(itself, (function, args), pure=False)
+            work = calls(self.parts, told, (), each)
+            return [self.client.submit(_apply, *call, pure=False) for call in work]
 
     def _tree(self, futures: list[Any]) -> Any:
         """Add neighbours up until one sum is left."""
@@ -117,10 +128,11 @@ class DaskParts:
         """Wait for results; hand work in again that died with too many workers."""
         killed = import_module("distributed").KilledWorker
         for attempt in range(_ATTEMPTS):
-            futures = submit()
-            self._wait(futures)
             try:
-                return list(self.client.gather(futures))
+                with self._connected():
+                    futures = submit()
+                    self._wait(futures)
+                    return list(self.client.gather(futures))
             except killed as error:
                 if attempt == _ATTEMPTS - 1:
                     raise EngineError(
@@ -129,6 +141,21 @@ class DaskParts:
                         f"{self._saved()}"
                     ) from None
         raise AssertionError
+
+    @contextmanager
+    def _connected(self) -> Iterator[None]:
+        """Say that the cluster is gone, whatever it is that fails because of it."""
+        try:
+            yield
+        except UnbinError:
+            raise
+        except Exception as error:
+            if self.client.status == "running" and not isinstance(error, CancelledError):
+                raise
+            raise EngineError(
+                "engine 'dask': the cluster was closed, or its work cancelled, during the fit, got "
+                f"{type(error).__name__}; start it and fit again{self._saved()}"
+            ) from error
 
     def _wait(self, futures: list[Any]) -> None:
         """Wait for futures as long as there is somebody to make them."""
@@ -170,6 +197,11 @@ def open_client(client: Any) -> Iterator[Any]:
         raise EngineError("engine 'dask': needs dask, got none; pip install unbin[dask]")
     distributed = import_module("distributed")
     if isinstance(client, distributed.Client):
+        if client.status != "running":
+            raise EngineError(
+                f"client: must be connected to a scheduler, got one that is {client.status!r}; "
+                "open another"
+            )
         yield client
     elif isinstance(client, str):
         try:

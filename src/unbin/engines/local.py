@@ -45,6 +45,10 @@ class LocalParts:
     def __getitem__(self, k: int) -> Any:
         return self.parts[k]
 
+    def take(self, which: Sequence[int]) -> LocalParts:
+        """Return some of the parts."""
+        return LocalParts([self.parts[k] for k in which], self.n_threads)
+
     def stream(
         self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
     ) -> Iterator[Result]:
@@ -88,10 +92,10 @@ class LocalParts:
 
     def settled(self, n_bytes: int) -> LocalParts:
         """Return the parts, kept in memory if they take little of this machine's."""
-        return self.keep(itself) if n_bytes <= _SHARE * _memory() else self
+        return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
 
 
-def _memory() -> int:
+def machine_memory() -> int:
     """Return the bytes of memory this machine has; 0 where it does not say."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

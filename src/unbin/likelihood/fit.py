@@ -19,6 +19,7 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
 from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.room import check_room
 from unbin.likelihood.scoring import (
     ScoringResult,
     log_score,
@@ -93,6 +94,11 @@ def fit_likelihood(
         design, release, family, means=means, noise_sd=noise_sd, mean_noise_sd=mean_noise_sd
     )
     order = published_order(release, problem.counts)
+    if order is None and problem.means is None and not problem.counts.informative:
+        raise ReleaseError(
+            "release: must tell people apart, got one bin or one value for everybody; publish "
+            "more bins"
+        )
     penalty = ridge_penalty(problem, alpha)
     if start is None:
         free = starting_point(problem, None if order is None else order.middle())
@@ -144,7 +150,9 @@ def make_problem(
         family.has_thresholds and design.fit_intercept,
     )
     published = None if means is None else published_means(counts, means, mean_noise_sd)
-    return Problem(design, counts, family, coordinates, published, noise_sd)
+    problem = Problem(design, counts, family, coordinates, published, noise_sd)
+    check_room(problem)
+    return problem
 
 
 def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:

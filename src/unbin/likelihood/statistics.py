@@ -171,7 +171,10 @@ def _with_lists(release: Release) -> Histogram:
     pooled = np.sort(order.value)
     n_bins = int(np.clip(len(pooled) // 10, 2, _MAX_LIST_BINS))
     edges = np.unique(np.quantile(pooled, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
-    edges = np.concatenate([[-np.inf], edges[edges < pooled[-1]], [np.inf]])
+    edges = edges[edges < pooled[-1]]
+    if not len(edges):  # most people have the largest value: cut below it
+        edges = pooled[pooled < pooled[-1]][-1:]
+    edges = np.concatenate([[-np.inf], edges, [np.inf]])
     width = len(edges) - 1
     place = np.searchsorted(edges, order.value, side="left") - 1
     codes = np.repeat(blocks, np.diff(order.start))

@@ -63,12 +63,19 @@ def read_sheet(path: Any, *, encoding: str | None = None, max_bytes: int = MAX_B
     return _collect(_records(text, _separator(text), file), file)
 
 
+def not_a_file(path: Path) -> str | None:
+    """Return what a path names if it is no plain file; a device or a pipe may never end."""
+    if path.is_file():
+        return None
+    return "a folder" if path.is_dir() else "a device" if path.exists() else "no such file"
+
+
 def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
     """Return what a file holds, unpacked; no more than ``max_bytes``."""
     try:
-        if not path.is_file():
-            kind = "a folder" if path.is_dir() else "a device" if path.exists() else "no such file"
-            raise read_error(file, f"must be a file, got {kind}; check the path")
+        odd = not_a_file(path)
+        if odd is not None:
+            raise read_error(file, f"must be a file, got {odd}; check the path")
         with path.open("rb") as stream:
             data = _read(stream, max_bytes)
     except OSError as error:

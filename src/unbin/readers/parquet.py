@@ -8,19 +8,25 @@ from typing import Any
 from unbin.readers.sheets import read_error
 
 
+def open_parquet(source: Any, **options: Any) -> Any:
+    """Open Parquet data; a page that differs from its checksum raises when it is read."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetFile(source, page_checksum_verification=True, **options)
+
+
 def parquet_records(
     data: bytes, file: str, *, max_cells: int, max_columns: int, max_bytes: int
 ) -> Iterator[list[str]]:
     """Yield the header and the rows of a Parquet file as text."""
     try:
         import pyarrow as pa
-        import pyarrow.parquet as pq
     except ImportError:
         raise read_error(
             file, "Parquet needs pyarrow, got none; pip install unbin[parquet]"
         ) from None
     try:
-        source = pq.ParquetFile(pa.BufferReader(data))
+        source = open_parquet(pa.BufferReader(data))
         names, n_rows = source.schema_arrow.names, source.metadata.num_rows
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise read_error(file, _damaged(error)) from None
@@ -35,7 +41,7 @@ def parquet_records(
     try:
         texts = [f.name for f in source.schema_arrow if pa.types.is_string(f.type)]
         # text stays dictionary encoded, so that a long one repeated costs nothing
-        source = pq.ParquetFile(pa.BufferReader(data), read_dictionary=texts)
+        source = open_parquet(pa.BufferReader(data), read_dictionary=texts)
         for batch in source.iter_batches(batch_size=4096, use_threads=False):
             n_bytes += batch.nbytes
             if n_bytes > max_bytes:
