@@ -129,6 +129,11 @@ def choose(
             f"alpha, family: choosing needs at least {2 * n_splits} blocks to hold some out, got "
             f"{n_blocks}; name the family and alpha"
         )
+    if not published_counts(release, get_family("gaussian").domain).informative:
+        raise ParameterError(
+            "alpha, family: choosing scores counts of held-out blocks, got a release without any; "
+            "name the family and alpha"
+        )
     fold = deal_blocks(release.n, n_splits)
     variance = float(np.median(next(iter(designs.values())).scale ** 2))
     candidates: list[Candidate] = []

@@ -157,6 +157,8 @@ class Settings:
 
 
 _RESTARTS_IF_UNSURE = 4
+_FAR_LOG = 500.0
+"""Logs of a dispersion that ran away are shown as this."""
 _TELLING = ("method", "alpha", "fit_intercept", "contextual", "solver", "tol")
 """Settings that make a fit another fit."""
 _LEVEL = 0.05
@@ -471,7 +473,8 @@ def dispersion(family: Family, nuisance: FloatArray) -> float:
     """Return the dispersion in its usual units: sigma² of a gaussian, exp(log a) elsewhere."""
     if family.has_thresholds or not family.nuisance_names:
         return 1.0
-    return float(np.exp(2 * nuisance[0] if family.name == "gaussian" else nuisance[0]))
+    log = 2 * nuisance[0] if family.name == "gaussian" else nuisance[0]
+    return float(np.exp(np.clip(log, -_FAR_LOG, _FAR_LOG)))
 
 
 def _kept(

@@ -19,7 +19,7 @@ from unbin.device.gamma import GammaBins
 from unbin.exceptions import EngineError
 from unbin.families import Family, Gaussian, Ordinal
 from unbin.families.base import as_rows, share_edges
-from unbin.families.gaussian import log_sigma_in_reach
+from unbin.families.gaussian import sigma_of
 from unbin.families.latent import NARROW_WIDTH
 from unbin.families.normal import NARROW
 from unbin.typing import BoolArray, FloatArray, IntArray
@@ -232,7 +232,7 @@ def _partial_mean(x: Tensor) -> Tensor:
 def _gaussian(
     _: Gaussian, low: FloatArray, high: FloatArray, nuisance: FloatArray, machine: Machine
 ) -> NormalBins:
-    sigma = math.exp(log_sigma_in_reach(nuisance))
+    sigma = sigma_of(nuisance)
     return NormalBins(low, high, machine, sigma, True)
 
 

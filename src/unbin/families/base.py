@@ -11,8 +11,8 @@ from scipy import special
 
 from unbin.typing import FloatArray, IntArray
 
-LARGEST_ETA = 500.0
-"""Beyond this exp(eta) summed over rows would overflow; no target comes near it."""
+LARGEST_ETA = 300.0
+"""Beyond this exp(2 eta) summed over rows would overflow; no target comes near it."""
 
 
 def namespace(array: Any) -> Any:
@@ -207,6 +207,11 @@ class BregmanFamily(Family):
     def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
         """Return the sum of :meth:`divergence_at`; where z equals the mean it is 0."""
         return float(self.divergence_at(z, eta, mean).sum())
+
+
+def exp_within(value: float, low: float, high: float) -> float:
+    """Return exp(value), value kept between two ends: a line search may try anything."""
+    return float(np.exp(np.clip(value, low, high)))
 
 
 def log_link_mean(eta: FloatArray) -> FloatArray:

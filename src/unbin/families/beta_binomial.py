@@ -17,10 +17,14 @@ from unbin.families.base import (
     Family,
     Interval,
     as_rows,
+    exp_within,
     keep_in_bins,
 )
 from unbin.families.counts import integers_of_bins
 from unbin.typing import FloatArray
+
+_FAR_LOG = 100.0
+"""Log of a dispersion beyond which all trials of a person go the same way, or are independent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,12 @@ class BetaBinomial(Family):
         log_choose = gammaln(m + 1) - gammaln(j + 1) - gammaln(m - j + 1)
         eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
         q, d_eta, d_log_w, total = _beta_binomial_bins(
-            expit(eta), expit(-eta), low, high, float(np.exp(nuisance[0])), log_choose
+            expit(eta),
+            expit(-eta),
+            low,
+            high,
+            exp_within(nuisance[0], -_FAR_LOG, _FAR_LOG),
+            log_choose,
         )
         return q, d_eta, d_log_w, total
 

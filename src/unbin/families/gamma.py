@@ -18,6 +18,7 @@ from unbin.families.base import (
     Interval,
     Units,
     as_rows,
+    exp_within,
     keep_in_bins,
     log_link_mean,
     log_of,
@@ -62,7 +63,7 @@ class Gamma(Family):
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         mean = self.inverse_link(eta)
-        return float(np.exp(nuisance[0])) * mean * mean
+        return mean * mean / shape_of(nuisance)
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
@@ -85,7 +86,7 @@ class Gamma(Family):
         positive = points > 0
         safe = np.where(positive, points, 1.0)
         log_ratio = np.log(safe) - eta[:, None]
-        ratio = np.exp(log_ratio)
+        ratio = np.exp(np.minimum(log_ratio, LARGEST_ETA))
         log_shape_excess, log_scale = constants(shape)
         density = np.exp(shape * (log_ratio - (ratio - 1)) + log_scale) / safe * positive
         d_log_shape = density * shape * (log_ratio + 1 - ratio + log_shape_excess)
@@ -101,7 +102,7 @@ class Gamma(Family):
 
 def shape_of(nuisance: FloatArray) -> float:
     """Return the shape, kept where the dispersion counts."""
-    return float(np.clip(np.exp(-nuisance[0]), _SMALLEST_SHAPE, _LARGEST_SHAPE))
+    return exp_within(-nuisance[0], math.log(_SMALLEST_SHAPE), math.log(_LARGEST_SHAPE))
 
 
 def constants(shape: float) -> tuple[float, float]:

@@ -14,6 +14,7 @@ from unbin.families.base import (
     Interval,
     Units,
     as_rows,
+    exp_within,
     tilted_bin_means,
     unweighted,
 )
@@ -21,8 +22,10 @@ from unbin.families.normal import normal_bins
 from unbin.typing import FloatArray
 
 _ROOT_TWO_PI = float(np.sqrt(2 * np.pi))
-_FAR_LOG = 300.0
-"""A line search may try any log sigma; beyond this sigma or its inverse would be 0."""
+_FAR_LOG = 150.0
+"""A line search may try any log sigma; beyond this sigma² or its inverse would be 0."""
+_FAR = 1e3
+"""Standard deviations at which nothing is left of the density."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +67,12 @@ class Gaussian(BregmanFamily):
         return mean
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
-        return unweighted(eta) * float(np.exp(2 * nuisance[0]))
+        return unweighted(eta) * sigma_of(nuisance) ** 2
 
     def bins(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
-        sigma = float(np.exp(log_sigma_in_reach(nuisance)))
+        sigma = sigma_of(nuisance)
         q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
         return BinModel(q, d_eta, d_log_sigma[None])
 
@@ -80,8 +83,8 @@ class Gaussian(BregmanFamily):
         return tilted_bin_means(eta, self.variance(eta, nuisance), model, lower, upper)
 
     def density(self, y: FloatArray, eta: FloatArray, nuisance: FloatArray) -> DensityModel:
-        sigma = np.exp(nuisance[0])
-        a = (as_rows(y) - eta[:, None]) / sigma
+        sigma = sigma_of(nuisance)
+        a = np.clip((as_rows(y) - eta[:, None]) / sigma, -_FAR, _FAR)
         density = np.exp(-0.5 * a * a) / (_ROOT_TWO_PI * sigma)
         return DensityModel(density, density * a / sigma, (density * (a * a - 1))[None])
 
@@ -92,6 +95,6 @@ class Gaussian(BregmanFamily):
         return Units(center, spread, center, spread, float(np.log(spread)))
 
 
-def log_sigma_in_reach(nuisance: FloatArray) -> float:
-    """Return log sigma, kept where sigma and its inverse are numbers."""
-    return float(np.clip(nuisance[0], -_FAR_LOG, _FAR_LOG))
+def sigma_of(nuisance: FloatArray) -> float:
+    """Return sigma, kept where its square and the inverse of that are numbers."""
+    return exp_within(nuisance[0], -_FAR_LOG, _FAR_LOG)

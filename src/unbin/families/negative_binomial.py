@@ -14,6 +14,7 @@ from unbin.families.base import (
     Family,
     Interval,
     as_rows,
+    exp_within,
     log_link_mean,
     log_of,
     namespace,
@@ -101,4 +102,4 @@ class NegativeBinomial(Family):
 
 def dispersion_of(nuisance: FloatArray) -> float:
     """Return the dispersion, kept where it counts."""
-    return float(np.exp(np.clip(nuisance[0], np.log(_SMALLEST), np.log(_LARGEST))))
+    return exp_within(nuisance[0], np.log(_SMALLEST), np.log(_LARGEST))

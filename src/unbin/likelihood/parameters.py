@@ -13,6 +13,9 @@ import numpy as np
 
 from unbin.typing import FloatArray
 
+_WIDEST = 100.0
+"""Log of an increment beyond which nobody is left between two thresholds."""
+
 
 @dataclass(frozen=True, slots=True)
 class Coordinates:
@@ -50,7 +53,7 @@ class Coordinates:
         if self.fixed_intercept:
             theta = np.concatenate([[0.0], theta])
         if self.thresholds and self.n_nuisance > 1:
-            moved = moved[0] + np.concatenate([[0.0], np.cumsum(np.exp(moved[1:]))])
+            moved = moved[0] + np.concatenate([[0.0], np.cumsum(_widths(moved[1:]))])
         return theta, moved
 
     def join(self, theta: FloatArray, nuisance: FloatArray) -> FloatArray:
@@ -65,7 +68,7 @@ class Coordinates:
         m = self.n_nuisance
         if not self.thresholds:
             return np.eye(m)
-        factor = np.concatenate([[1.0], np.exp(free[self.n_slopes + 1 :])])
+        factor = np.concatenate([[1.0], _widths(free[self.n_slopes + 1 :])])
         return np.asarray(np.tril(np.ones((m, m))) * factor)
 
     def jacobian(self, free: FloatArray) -> FloatArray:
@@ -75,3 +78,8 @@ class Coordinates:
         full[shift : self.n_theta, : self.n_slopes] = np.eye(self.n_slopes)
         full[self.n_theta :, self.n_slopes :] = self.nuisance_jacobian(free)
         return full
+
+
+def _widths(logs: FloatArray) -> FloatArray:
+    """Return increments of thresholds; a line search may try any logarithm of one."""
+    return np.asarray(np.exp(np.minimum(logs, _WIDEST)))
