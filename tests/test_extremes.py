@@ -17,6 +17,7 @@ from unbin.exceptions import (
     FitError,
     OutputError,
     ParameterError,
+    ReadError,
     ReleaseError,
     UnbinError,
 )
@@ -68,6 +69,13 @@ def test_huge_features_in_files_are_refused(tmp_path):
     frame.to_parquet(tmp_path / "p.parquet")
     with pytest.raises(DomainError, match=r"p\.parquet, column 'x': numbers must be at most"):
         AggregatedGLM().fit(tmp_path, TARGET.release, block="county", features=["x"])
+
+
+def test_huge_labels_in_files_are_refused_where_they_are(tmp_path):
+    (tmp_path / "t.csv").write_text(f"block,label,count\na,{'9' * 60},1\n")
+    message = r"t\.csv, row 2, column 'label': the number of a label is too large, got '9999"
+    with pytest.raises(ReadError, match=message):
+        unbin.read_release(tmp_path / "t.csv")
 
 
 def test_large_numbers_below_the_limit_are_computed_with():

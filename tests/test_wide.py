@@ -62,7 +62,8 @@ def test_fits_are_those_of_the_columns_written_out(method, family, fit_intercept
     np.testing.assert_allclose(model.coef_, dense.coef_, atol=1e-6)
     assert model.intercept_ == pytest.approx(dense.intercept_, abs=1e-6)
     assert model.status_ is dense.status_
-    np.testing.assert_allclose(model.predict(X), dense.predict(X.toarray()), atol=1e-5)
+    predicted = (model.predict(X, offset=offset), dense.predict(X.toarray(), offset=offset))
+    np.testing.assert_allclose(*predicted, atol=1e-5)
     assert list(model.feature_names_in_) == list(X.get_names("column"))
     if method == "likelihood":
         np.testing.assert_allclose(model.standard_errors_, dense.standard_errors_, rtol=1e-6)

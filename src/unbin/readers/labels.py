@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from unbin.exceptions import BinError
 from unbin.readers.sheets import shown
+from unbin.settings import LARGEST
 
 MAX_LABEL = 200
 """Characters of a label."""
@@ -125,6 +126,8 @@ def parse_label(text: str) -> Label:
         )
     if label.lower > label.upper:
         raise BinError(f"a label must run from low to high, got {shown(text)}; correct it")
+    if any(LARGEST < abs(end) < math.inf for end in (label.lower, label.upper)):
+        raise BinError(f"the number of a label is too large, got {shown(text)}; correct it")
     return replace(label, continuous=continuous or label.step < 1)
 
 

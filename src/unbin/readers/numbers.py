@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from unbin import settings
 from unbin.exceptions import ReleaseError
 from unbin.readers.sheets import shown
 
@@ -58,7 +59,7 @@ def parse_edge(text: str, *, side: int) -> float:
     key = plain(text)
     if key not in _OPEN:
         value = parse_number(text)
-        if abs(value) > 1e300:
+        if abs(value) > settings.LARGEST:
             raise ReleaseError(f"an edge is too large, got {shown(text)}; say inf for an open bin")
         return value
     sign = _OPEN[key]
