@@ -175,9 +175,9 @@ def _extreme_slope(design: Design, family: Family, fit: LikelihoodFit) -> float:
 
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
-    """Two shared bins of a family with a free scale and an unbounded domain."""
-    unbounded = np.isinf(family.domain.low) and not family.has_thresholds
-    return bool(unbounded and fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None)
+    """Two shared bins, and nothing else, of a family with a scale or dispersion of its own."""
+    two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None
+    return two and bool(family.nuisance_names) and fit.status is not Status.CONVERGED_ORDER
 
 
 def _smallest_eigenvalue(information: FloatArray) -> float:

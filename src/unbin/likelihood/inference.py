@@ -53,7 +53,9 @@ def covariance(
     """Return the covariance of the free parameters.
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
-    ``ENOUGH_BLOCKS`` blocks on, else bread J bread times max(1, Q/df).
+    ``ENOUGH_BLOCKS`` blocks on, else bread J bread times max(1, Q/df). No variance is below that of
+    the model: where few blocks tell a coefficient, as of a rare feature, the scores of a sandwich
+    are fitted to 0 and it comes out many times too small.
 
     Parameters
     ----------
@@ -70,7 +72,10 @@ def covariance(
     if n_blocks >= max(ENOUGH_BLOCKS, 2 * p):
         centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
         meat = centred.T @ centred * (n_blocks / (n_blocks - p))
-        return bread @ meat @ bread, CovarianceKind.SANDWICH
+        robust, model = bread @ meat @ bread, np.diag(bread @ information @ bread)
+        short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
+        short = np.where(np.diag(robust) > 0, short, 1.0)
+        return robust * np.outer(short, short), CovarianceKind.SANDWICH
     scale = max(1.0, ratio)
     kind = CovarianceKind.SCALED if scale > 1 else CovarianceKind.MODEL
     return bread @ information @ bread * scale, kind
