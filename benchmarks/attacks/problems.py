@@ -195,10 +195,12 @@ def _pooled_shares(world: World, count: np.ndarray) -> np.ndarray:
 
 
 def _bins_of(world: World, model: Any) -> Any:
-    """Return the bins that were published; of a list, those of an ordinal fit, or five."""
+    """Return the bins that were published; of a list, those it is counted in."""
     if "bins" in world.tables:
         return np.unique([*world.tables["bins"]["lower"], *world.tables["bins"]["upper"]])
-    return model.bin_edges_ if world.family == "ordinal" else 5
+    return (
+        model.bin_edges_ if world.family == "ordinal" else int(np.clip(len(world.y) // 10, 2, 50))
+    )
 
 
 # -- drawing -------------------------------------------------------------------------------------
@@ -220,15 +222,15 @@ def draw(seed: int, k: int) -> Problem:
     coef = strength * direction / np.linalg.norm(direction) / np.where(scale > 0, scale, 1.0)
     coef[scale == 0] = 0.0
     eta = (X - X.mean(axis=0)) @ coef
-    if family != "gaussian":  # a log or logit that runs away is no problem anybody has
-        reach = np.abs(eta).max()
-        coef, eta = coef * min(1, 4 / max(reach, 4)), eta * min(1, 4 / max(reach, 4))
+    spread = float(rng.choice([0.3, 1.0]) if family == "gaussian" else rng.choice([0.2, 0.5, 1.0]))
+    most = 6 * spread if family == "gaussian" else 4.0  # what runs away is no problem anybody has
+    reach = max(float(np.abs(eta).max()), most)
+    coef, eta = coef * most / reach, eta * most / reach
     n_trials = int(rng.choice([1, 5, 20])) if family == "binomial" else int(rng.choice([5, 20]))
     n_trials = n_trials if family.endswith("binomial") and family != "negative-binomial" else 1
     level = rng.uniform(0.0, 1.5) if family in (*COUNTED, "gamma") else rng.normal(scale=2)
     if family in ("binomial", "beta-binomial"):
         level = rng.normal(scale=0.5)
-    spread = float(rng.choice([0.3, 1.0]) if family == "gaussian" else rng.choice([0.2, 0.5, 1.0]))
     y = draw_outcome(rng, family, level + eta, spread=spread, n_trials=n_trials)
     unit = 10.0 ** rng.choice([0, 0, 0, -3, 3, 5]) if family in ("gaussian", "gamma") else 1.0
     y, coef = y * unit, coef * (unit if family == "gaussian" else 1.0)
