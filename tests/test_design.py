@@ -68,7 +68,7 @@ def test_covariance_of_coefficients_is_that_of_least_squares(rows, fit_intercept
     X, codes, _ = rows
     design = lay_out(X, codes, 7, fit_intercept=fit_intercept)
     standard = np.linalg.inv(design.gram(np.zeros(design.n_parameters), np.ones_like))
-    found = design.to_coefficient_covariance(standard)
+    found = design.to_coefficient_covariance(standard, design.varies)
     plain = np.column_stack([np.ones(500), X]) if fit_intercept else X
     expected = np.linalg.inv(plain.T @ plain)
     shift = int(fit_intercept)

@@ -91,7 +91,7 @@ def agree(model, other, slope, tolerance=1e-6):
     assert other.diagnostics_.identified == model.diagnostics_.identified
     if model.method_ == "likelihood":
         np.testing.assert_allclose(
-            other.standard_errors_ / slope, model.standard_errors_, rtol=10 * tolerance
+            other.standard_errors_ / slope, model.standard_errors_, rtol=tolerance
         )
         assert other.block_sd_ / np.max(slope) == pytest.approx(model.block_sd_, rel=1e-5, abs=1e-9)
 
@@ -235,9 +235,7 @@ def test_units_are_robust_to_a_few_far_values():
     assert abs(units.center) < 0.2
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"), [(0.0, (0.0, 1.0)), (5.0, (5.0, 5.0)), (-5.0, (-5.0, 5.0))]
-)
+@pytest.mark.parametrize(("value", "expected"), [(0.0, (0.0, 1.0)), (-5.0, (-5.0, 1.0))])
 def test_units_of_a_constant(value, expected):
     release = unbin.Release.from_values({"block": ["A"] * 3, "value": [value] * 3})
     units = units_of(release, get_family("gaussian"))

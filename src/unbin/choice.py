@@ -123,16 +123,12 @@ def choose(
     alpha : float
     n_splits : int
     """
-    n_blocks = len(release)
+    counts = published_counts(release, get_family("gaussian").domain)
+    n_blocks = int(counts.known.sum()) if counts.informative else 0
     if n_blocks < 2 * n_splits:
         raise ParameterError(
-            f"alpha, family: choosing needs at least {2 * n_splits} blocks to hold some out, got "
-            f"{n_blocks}; name the family and alpha"
-        )
-    if not published_counts(release, get_family("gaussian").domain).informative:
-        raise ParameterError(
-            "alpha, family: choosing scores counts of held-out blocks, got a release without any; "
-            "name the family and alpha"
+            f"alpha, family: choosing needs at least {2 * n_splits} blocks with published counts "
+            f"to hold some out, got {n_blocks}; name the family and alpha"
         )
     fold = deal_blocks(release.n, n_splits)
     variance = float(np.median(next(iter(designs.values())).scale ** 2))

@@ -72,7 +72,10 @@ def _points(release: Release) -> tuple[FloatArray, FloatArray]:
 
 
 def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
-    """Return the weighted median, and a spread that is never 0: from the quartiles, if it can."""
+    """Return the weighted median, and a spread: from the quartiles if these differ.
+
+    One value tells no spread, as two bins with one edge between them do not; then it is 1.
+    """
     if not len(value):
         return 0.0, 1.0
     weight = weight if weight.sum() > 0 else np.ones(len(value))
@@ -80,7 +83,7 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
     value, weight = value[order], weight[order]
     position = (np.cumsum(weight) - weight / 2) / weight.sum()
     low, center, high = np.interp([0.25, 0.5, 0.75], position, value)
-    for spread in ((high - low) / _QUARTILES_OF_A_NORMAL, value[-1] - value[0], abs(center)):
+    for spread in ((high - low) / _QUARTILES_OF_A_NORMAL, value[-1] - value[0]):
         if spread > _CONSTANT * max(abs(low), abs(high)):
             return float(center), float(spread)
     return float(center), 1.0

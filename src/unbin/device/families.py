@@ -85,14 +85,6 @@ class Bins:
         """Return the bins of rows; ``blocks`` are the blocks of the tiles, (t,)."""
         return TorchBins(self.law.bins(eta.to(self.dtype), blocks).to(eta.dtype))
 
-    def over_effects(self, eta: Tensor, blocks: Tensor, variance: float) -> TorchBins:
-        """Average over the effect of a block: at ± one standard deviation."""
-        if variance == 0:
-            return self.at(eta, blocks)
-        sd = math.sqrt(variance)
-        up, down = self.at(eta + sd, blocks), self.at(eta - sd, blocks)
-        return TorchBins(up.stack.add_(down.stack).mul_(0.5))
-
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return E[y | bin], (K, t, tile), always a finite value of the bin."""
         values, mean = self.law.means(eta.to(self.dtype), blocks), self.family.inverse_link(eta)

@@ -85,35 +85,53 @@ def moment_tensors(
 
     def sums(tiles: slice) -> Tensor:
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.matrix[tiles]
-        model = bins.over_effects(eta, blocks, law.block_variance)
-        q = model.probability
+        points = law.points(eta)
+        models = [bins.at(each, blocks) for each in points]
+        stack = _average([model.stack for model in models])
+        q = stack[0]
         # the first column of the rows is 1: it gives the sums of what is not multiplied by x
-        by_x = _times(model.stack.flatten(0, 1), part)
+        by_x = _times(stack.flatten(0, 1), part)
         found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
         found += [by_x[:, j * k : (j + 1) * k, 0] for j in range(2, 2 + m)]
         if law.unit is not None:
-            total = law.family.inverse_link(eta), law.family.mean_derivative(eta)
-            found.append(_times(torch.stack(total) / law.unit, part).flatten(1))
+            mean = _average([law.family.inverse_link(each) for each in points])
+            slope = _average([law.family.mean_derivative(each) for each in points])
+            found.append(_times(torch.stack([mean, slope]) / law.unit, part).flatten(1))
         if covariance:
             found.append(_times(q * rows.people(tiles)[..., 0], q.permute(1, 2, 0)).flatten(1))
             if law.unit is not None:
-                extra = _total_covariance(bins, law, eta, blocks, q)
-                found.append(_over_people(rows, tiles, extra))
+                shares = [model.probability for model in models]
+                each = [
+                    _total_covariance(bins, law, at, blocks, share, mean)
+                    for at, share in zip(points, shares, strict=True)
+                ]
+                found.append(_over_people(rows, tiles, _average(each)))
         return torch.cat([values.double() for values in found], dim=1)
 
     total = rows.by_block(sums, size + 1)
     return _laid_out(total, d, k, size, m, covariance)
 
 
-def _total_covariance(bins: Bins, law: Law, eta: Tensor, blocks: Tensor, q: Tensor) -> Tensor:
-    """Return each row's covariances of its target with its bins and, last, itself."""
+def _total_covariance(
+    bins: Bins, law: Law, eta: Tensor, blocks: Tensor, q: Tensor, mean: Tensor
+) -> Tensor:
+    """Return each row's covariances of its target with its bins and, last, itself.
+
+    Deviations are those from ``mean``, which is averaged over the effects of blocks.
+    """
     family, unit = law.family, float(law.unit or 1.0)
     found = q.new_zeros((law.n_statistics, *eta.shape))
     if law.n_bins > 1:
-        within = bins.means(eta, blocks) - family.inverse_link(eta)
+        within = bins.means(eta, blocks) - mean
         found[:-1] = q * torch.where(q > 0, within, 0.0) / unit
-    found[-1] = family.variance(eta, bins.nuisance) / unit**2
+    apart = family.inverse_link(eta) - mean
+    found[-1] = (family.variance(eta, bins.nuisance) + apart**2) / unit**2
     return found
+
+
+def _average(values: list[Tensor]) -> Tensor:
+    """Return the mean over the points of a block's effect."""
+    return values[0] if len(values) == 1 else values[0].add(values[1]).mul_(0.5)
 
 
 def _laid_out(

@@ -91,10 +91,9 @@ def solve_with_effects(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:
     """Solve again with block effects where they show; else return what was given."""
-    n_slopes = problem.coordinates.n_slopes
     for _ in range(_ROUNDS):
         unpenalised = result.sums.block_scores.sum(axis=0)
-        variance = block_variance(result.sums, unpenalised, n_slopes)
+        variance = block_variance(result.sums, unpenalised, problem.n_fitted)
         if abs(variance - problem.block_variance) <= _SETTLED * problem.block_variance:
             break
         changed = replace(problem, block_variance=variance)

@@ -8,8 +8,9 @@ import numpy as np
 
 from unbin.design import Design
 from unbin.exceptions import ReleaseError
-from unbin.families import Family
+from unbin.families import Family, Interval
 from unbin.likelihood.composite import composite_sums, maximise_composite
+from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import published_means, solve_means
@@ -106,7 +107,7 @@ def fit_likelihood(
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
     if order is not None:
-        result = solve_mixed(problem, order, free, penalty, max_iter=max_iter)
+        result = solve_mixed(problem, order, free, penalty, tol=tol, max_iter=max_iter)
     elif problem.counts.informative:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
@@ -149,10 +150,21 @@ def make_problem(
         family.has_thresholds,
         family.has_thresholds and design.fit_intercept,
     )
-    published = None if means is None else published_means(counts, means, mean_noise_sd)
+    published = None
+    if means is not None and not _tell_totals(counts, family.domain):
+        published = published_means(counts, means, mean_noise_sd)
     problem = Problem(design, counts, family, coordinates, published, noise_sd)
     check_room(problem)
     return problem
+
+
+def _tell_totals(counts: PublishedCounts, domain: Interval) -> bool:
+    """Tell whether every bin holds one whole number, so that counts tell totals, and means nothing.
+
+    Both together would have a singular covariance.
+    """
+    exact = domain.integer and counts.low is None and bool(counts.known.all())
+    return exact and bool((counts.lower >= counts.upper).all())
 
 
 def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
@@ -225,13 +237,15 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     """Tell whether slopes explain the table better than slopes of 0, by score and by misfit.
 
     Where a scale collapses the score may rise, people beyond the outermost edges being free to be
-    anywhere, but the misfit does too. Means of ordinal bins cannot run away like that.
+    anywhere, but the misfit does too. Means of ordinal bins cannot run away like that, and where
+    features tell everybody's bin no misfit means anything.
     """
     gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
     if problem.counts.low is not None:  # hidden counts cannot be scored
         return bool(less)
-    return bool(gain > 0 and (less or problem.family.has_thresholds))
+    by_score = problem.family.has_thresholds or result.status is Status.COMPOSITE
+    return bool(gain > 0 and (less or by_score))
 
 
 def _penalised(problem: Problem, result: ScoringResult, penalty: FloatArray) -> float:

@@ -42,8 +42,8 @@ _RAREST = 1e-3
 _LEAST = 0.05
 """Share of a bin's slots that is always left for one more person: what was published may be
 unlikely, but it is not impossible."""
-_SWEEPS = 30
-_SETTLED = 1e-6
+_SWEEPS = 50
+_SETTLED = 1e-8
 """Sweeps end when no expected count moves by more than this."""
 _FAR = 25.0
 """Standard deviations from which the normal density is exponential within an interval."""
@@ -164,14 +164,27 @@ def _few_within(mu, sigma, total, ends):  # type: ignore[no-untyped-def]
     if share < 1 - 1 / _MANY_SLOTS:
         slots = mean * (total - share) / ((1 - share) * total)
     within, left = _split_few(total, slots, *ends)
-    before = np.zeros((k, k))
-    for i in range(k):
-        before[i, i] = share * mean[i] + 1e-6
-        for j in range(k):
+    before, now = np.zeros((k + 1, k + 1)), np.zeros((k + 1, k + 1))
+    for i in range(k + 1):
+        before[i, i] = share * mean[i]
+        for j in range(k + 1):
             before[i, j] -= share * mean[i] * mean[j] / total
-            sigma[i, j] += 1e-6 * (i == j)
-    move = np.linalg.cholesky(sigma) @ np.linalg.inv(np.linalg.cholesky(before))
-    return within[:k], move @ np.ascontiguousarray(left[:k, :k]) @ move.T
+    now[:k, :k] = sigma
+    for i in range(k):  # the last count is the total less the others
+        now[i, k] = now[k, i] = -sigma[i].sum()
+        now[k, k] += sigma[i].sum()
+    move = _root(now, 0.5) @ _root(before, -0.5)
+    return within[:k], (move @ left @ move.T)[:k, :k]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _root(matrix, power):  # type: ignore[no-untyped-def]
+    """Return a power of a symmetric matrix, in the directions in which it is not 0."""
+    values, vectors = np.linalg.eigh(matrix)
+    smallest = 1e-9 * max(values[-1], 1e-9)
+    for i in range(len(values)):
+        values[i] = values[i] ** power if values[i] > smallest else 0.0
+    return (vectors * values) @ vectors.T
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -79,18 +79,16 @@ def identification(
     """
     shift = int(design.fit_intercept)
     slopes = slice(shift, design.n_parameters)
-    used = design.varies
-    d = int(used.sum())
     features = slice(shift, shift + n_features)
     variance = np.diag(fit.covariance)[features]
     length = float(np.linalg.norm(fit.theta[features]))
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
-    eigenvalue = _smallest_eigenvalue(fit.information[slopes, slopes][np.ix_(used, used)])
+    eigenvalue = _smallest_eigenvalue(fit.information[slopes, slopes])
     extreme = _extreme_slope(design, family, fit)
     reason = constant_features(design)
     if reason is not None:
         return Identification(False, reason, error, eigenvalue, fit.n_blocks)
-    reason = _complaint(family, fit, d, eigenvalue, error, extreme)
+    reason = _complaint(family, fit, len(design.scale), eigenvalue, error, extreme)
     if reason is None:
         reason = (
             f"identified: {fit.n_blocks} blocks, standard errors {100 * error:.0f} % of the "

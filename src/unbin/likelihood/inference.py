@@ -66,8 +66,8 @@ def covariance(
     ratio : float
         Q/df.
     """
-    p = len(penalty)
-    bread = solve_scaled(information + np.diag(penalty), np.eye(p))
+    bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
+    p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
     n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
     if n_blocks >= max(ENOUGH_BLOCKS, 2 * p):
         centred = block_scores - block_scores.sum(axis=0) / len(block_scores)

@@ -51,10 +51,10 @@ def solve_means(
         return result
     place = problem.coordinates.n_slopes
     for _ in range(_ROUNDS):
-        gap = _log_ratio(problem, result.free, penalty, place)
+        gap = _log_ratio(problem, result.free, penalty)
         nudged = result.free.copy()
         nudged[place] += 0.01
-        slope = (_log_ratio(problem, nudged, penalty, place) - gap) / 0.01
+        slope = (_log_ratio(problem, nudged, penalty) - gap) / 0.01
         if not np.isfinite(gap) or abs(gap) < 1e-6 or slope >= -1e-8:
             break
         moved = result.free.copy()
@@ -66,8 +66,8 @@ def solve_means(
     return result
 
 
-def _log_ratio(problem: Problem, free: FloatArray, penalty: FloatArray, place: int) -> float:
+def _log_ratio(problem: Problem, free: FloatArray, penalty: FloatArray) -> float:
     """Return log(Q/df) at some parameters."""
     sums = score_sums(problem, free, penalty)
-    df = float(sums.block_df.sum()) - place
+    df = float(sums.block_df.sum()) - problem.n_fitted
     return float(np.log(max(sums.block_misfit.sum(), 1e-300) / df)) if df > 0 else np.nan

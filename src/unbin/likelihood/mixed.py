@@ -31,15 +31,19 @@ def solve_mixed(
     free: FloatArray,
     penalty: FloatArray,
     *,
+    tol: float,
     max_iter: int,
 ) -> ScoringResult:
-    """Maximise the likelihood of order statistics together with what else was published."""
+    """Maximise the likelihood of order statistics together with what else was published.
+
+    Stop when the squared distance to the maximum, in standard errors, is below ``tol``.
+    """
     counted = problem.counts.informative or problem.means is not None
     n_iter, status, unwhiten = 0, Status.NOT_CONVERGED, np.eye(len(free))
     for _ in range(_ROUNDS if counted else 1):
         frozen = _covariances(problem, free) if counted else None
         unwhiten = whitening(_first_information(problem, order, free, penalty, frozen))
-        found = _minimise(problem, order, free, penalty, frozen, unwhiten, max_iter)
+        found = _minimise(problem, order, free, penalty, frozen, unwhiten, tol, max_iter)
         moved = float(np.abs(found.x).max(initial=0.0))
         free, n_iter = free + unwhiten @ found.x, n_iter + int(found.nfev)
         if found.success and (not counted or moved <= _SETTLED):
@@ -57,6 +61,7 @@ def _minimise(
     penalty: FloatArray,
     frozen: FloatArray | None,
     unwhiten: FloatArray,
+    tol: float,
     max_iter: int,
 ) -> OptimizeResult:
     """Minimise the sum of both objectives in whitened coordinates around ``free``."""
@@ -80,7 +85,7 @@ def _minimise(
         np.zeros(len(free)),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 4 * max_iter, "gtol": 1e-3, "ftol": 1e-13, "maxcor": 20},
+        options={"maxiter": 4 * max_iter, "gtol": np.sqrt(tol), "ftol": 1e-15, "maxcor": 20},
     )
     return found
 

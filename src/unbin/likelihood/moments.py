@@ -15,14 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 
 from unbin.design import Design
 from unbin.families import Family
-from unbin.families.base import BinModel
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.parameters import Coordinates
 from unbin.rows import Rows
@@ -96,6 +95,11 @@ class Problem:
         return int(self.counts.n.sum())
 
     @property
+    def n_fitted(self) -> int:
+        """Intercept and slopes that are fitted: columns that are constant have none."""
+        return self.coordinates.n_slopes - int((~self.design.varies).sum())
+
+    @property
     def law(self) -> Law:
         """What a row says about the published statistics."""
         return Law(
@@ -152,6 +156,14 @@ class Law:
     upper: FloatArray
     unit: float | None
     block_variance: float
+
+    def points(self, eta: Any) -> list[Any]:
+        """Return where a model is averaged over the effect of a block: ± one standard deviation.
+
+        Two points are exact to the third order in the effect.
+        """
+        sd = float(np.sqrt(self.block_variance))
+        return [eta] if sd == 0 else [eta + sd, eta - sd]
 
     @property
     def n_bins(self) -> int:
@@ -228,39 +240,40 @@ def row_model(
     rows: Rows, law: Law, eta: FloatArray, nuisance: FloatArray, piece: slice, covariance: bool
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return each row's expected statistics, their derivatives, and what the total adds to S."""
-    family = law.family
+    family, points = law.family, law.points(eta)
     lower, upper = edges_of(law.lower, law.upper, rows, piece)
-    model = _over_effects(law, eta, lambda at: family.bins(at, lower, upper, nuisance))
-    q, d_eta, d_nuisance = model.probability, model.d_eta, model.d_nuisance
+    models = [family.bins(at, lower, upper, nuisance) for at in points]
+    q = _average([model.probability for model in models])
+    d_eta = _average([model.d_eta for model in models])
+    d_nuisance = _average([model.d_nuisance for model in models])
     if law.unit is None:
         return q, d_eta, d_nuisance, np.zeros((0, 0))
-    unit, mean = law.unit, family.inverse_link(eta)
-    extra = np.zeros((len(eta), law.n_bins + 1))
+    means = [family.inverse_link(at) for at in points]
+    mean, extra = _average(means), np.zeros((len(eta), law.n_bins + 1))
     if covariance:
         if law.n_bins > 1:
-            within = family.bin_means(eta, lower, upper, nuisance)
-            extra[:, :-1] = q * np.where(q > 0, within - mean[:, None], 0.0) / unit
-        extra[:, -1] = family.variance(eta, nuisance) / unit**2
-    q = np.column_stack([q, mean / unit])
-    d_eta = np.column_stack([d_eta, family.mean_derivative(eta) / unit])
+            within = [family.bin_means(at, lower, upper, nuisance) for at in points]
+            shares = [model.probability for model in models]
+            extra[:, :-1] = _average(
+                [
+                    share * np.where(share > 0, inside - mean[:, None], 0.0)
+                    for share, inside in zip(shares, within, strict=True)
+                ]
+            )
+        variances = [family.variance(at, nuisance) for at in points]
+        apart = [(each - mean) ** 2 for each in means]
+        extra[:, -1] = (_average(variances) + _average(apart)) / law.unit
+        extra /= law.unit
+    q = np.column_stack([q, mean / law.unit])
+    slope = _average([family.mean_derivative(at) for at in points])
+    d_eta = np.column_stack([d_eta, slope / law.unit])
     padding = np.zeros((*d_nuisance.shape[:2], 1))
     return q, d_eta, np.concatenate([d_nuisance, padding], axis=2), extra
 
 
-def _over_effects(law: Law, eta: FloatArray, model: Callable[[FloatArray], BinModel]) -> BinModel:
-    """Average a model over the effect of a block: at ± one standard deviation.
-
-    Two points are exact to the third order in the effect.
-    """
-    if law.block_variance == 0:
-        return model(eta)
-    sd = float(np.sqrt(law.block_variance))
-    up, down = model(eta + sd), model(eta - sd)
-    return BinModel(
-        0.5 * (up.probability + down.probability),
-        0.5 * (up.d_eta + down.d_eta),
-        0.5 * (up.d_nuisance + down.d_nuisance),
-    )
+def _average(values: list[FloatArray]) -> FloatArray:
+    """Return the mean over the points of a block's effect."""
+    return values[0] if len(values) == 1 else 0.5 * (values[0] + values[1])
 
 
 # -- sums of blocks ------------------------------------------------------------------------------

@@ -46,6 +46,8 @@ _BATCH = 512
 """Statistics whose cross-products are formed at a time."""
 _CLOSE = 1e-2
 """A squared distance to the root, in standard errors, where scoring contracts steadily."""
+_NEAR = 1e4
+"""Times the tolerance, a squared distance at which the information is that of the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +316,7 @@ def solve_quasi_score(
         if is_watched() and stop_after(_step(problem, free, sums, decrement, n_iter, tol)):
             return ScoringResult(free, sums, Status.INTERRUPTED, n_iter, tuple(path))
         if n_iter <= _CAPPED_STEPS:
-            length = min(length, 1.0 / max(float(np.linalg.norm(step / cap)), 1e-300))
+            length = min(length, 1.0 / max(_norm(step / cap), 1e-300))
         move = length * (step if length < 1 else memory.accelerate(free, step, sums.information))
         trial = score_sums(problem, free + move, penalty)
         n_iter += 1
@@ -325,7 +327,7 @@ def solve_quasi_score(
             free, sums, step, decrement = free + move, trial, new_step, new_decrement
             length = min(1.0, 4 * length)
             path.append(decrement)
-            if decrement < _CLOSE and decrement**2 < tol * path[-2]:
+            if decrement < min(_CLOSE, _NEAR * tol) and decrement**2 < tol * path[-2]:
                 # the next decrement would be below tol: take the step without another pass
                 return ScoringResult(free + step, sums, Status.CONVERGED, n_iter, tuple(path))
         else:
@@ -335,6 +337,12 @@ def solve_quasi_score(
                 break
     status = Status.CONVERGED if decrement <= tol else Status.NOT_CONVERGED
     return ScoringResult(free, sums, status, n_iter, tuple(path))
+
+
+def _norm(vector: FloatArray) -> float:
+    """Return the length of a vector, of any size: a step where S is singular may be huge."""
+    largest = float(np.abs(vector).max(initial=0.0))
+    return largest * float(np.linalg.norm(vector / largest)) if largest > 0 else 0.0
 
 
 def _step(

@@ -27,7 +27,7 @@ def block_means_start(
         columns = np.column_stack([np.ones(len(people)), columns])
     # noise of a block mean times its people is about the noise of a person: a penalty of one
     # person per feature keeps slopes that the blocks hardly determine from running away
-    penalty = np.full(columns.shape[1], float(columns.shape[1]))
+    penalty = np.full(columns.shape[1], float(design.varies.sum() + design.fit_intercept))
     penalty[: design.fit_intercept] = 0.0
     gram = columns.T @ (people[:, None] * columns) + np.diag(penalty)
     theta = np.asarray(np.linalg.solve(gram, columns.T @ (people * eta)), dtype=np.float64)
