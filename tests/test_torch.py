@@ -192,6 +192,8 @@ def test_expected_counts_and_bin_values(name, own):
 @pytest.mark.parametrize("family", ["gaussian", "ordinal"])
 @pytest.mark.parametrize("kind", ["counts", "noise", "means", "effects", "own bins"])
 def test_scores_of_blocks(family, kind):
+    if (family, kind) == ("ordinal", "means"):
+        pytest.skip("thresholds have no means")
     X, blocks, release = sample("gaussian", n=4000, n_blocks=600, bins=5)
     if kind == "noise":
         release = replace(release, noise_sd=1.5)

@@ -216,13 +216,15 @@ OUTCOME: dict[str, Callable[[World, np.random.Generator], Change]] = {
 }
 
 
-def _outcome_changes(family: str, release: str) -> list[str]:
+def _outcome_changes(family: str, release: str, method: str) -> list[str]:
     """Return what may be done to an outcome.
 
-    Lists are counted in bins that are closed above, and the values of an ordinal fit's bins are
-    those of whole counts within their intervals, ties going to the first: neither can be turned.
+    Lists are counted in bins that are closed above, the values of an ordinal fit's bins are those
+    of whole counts within their intervals, ties going to the first, and matching takes the first of
+    the splits of hidden counts that are as good: none of them can be turned.
     """
-    whole = family == "ordinal" and release in ("suppressed", "rounded")
+    split = family == "ordinal" or method == "matching"
+    whole = split and release in ("suppressed", "rounded")
     turned = [] if release == "values" or whole else ["outcome turned around"]
     if family in ("gaussian", "ordinal"):
         return [name for name in OUTCOME if "turned" not in name] + turned
@@ -245,7 +247,7 @@ def _plan(seed: int) -> list[tuple[str, str, str, str]]:
     found = []
     for family, release, method in combinations:
         other = [name for name in CHANGES if release != "none" or "block" not in name]
-        outcome = _outcome_changes(family, release)
+        outcome = _outcome_changes(family, release, method)
         chosen = [*_some(rng, other, _OTHER), *_some(rng, outcome, _OF_OUTCOME)]
         found += [(family, release, method, change) for change in chosen]
     return found

@@ -83,7 +83,8 @@ def fit_observed(
     if isinstance(family, BregmanFamily):
         objective = Objective(design, family, design.ridge(alpha), z=y)
         solution = lbfgs(objective, theta, tol=_TOL, max_iter=max_iter)
-        nuisance = _moment_nuisance(family, y, design.eta(solution.theta), p)
+        fitted = p - int((~design.varies).sum())
+        nuisance = _moment_nuisance(family, y, design.eta(solution.theta), fitted)
     else:
         start = np.concatenate([theta, family.start_nuisance(float(y.mean()), float(y.var()))])
         density = DensityObjective(design, family, y, design.ridge(alpha))

@@ -13,7 +13,7 @@ from unbin.likelihood.composite import composite_sums, maximise_composite
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
-from unbin.likelihood.means import published_means, solve_means
+from unbin.likelihood.means import mean_error, published_means, solve_means
 from unbin.likelihood.merging import merge_unlikely
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.moments import Problem
@@ -115,6 +115,9 @@ def fit_likelihood(
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
         result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
+        if not _is_final(problem, result):
+            pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+            result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
     return _finish(problem, result, penalty)
 
 

@@ -41,7 +41,7 @@ class Identification:
     relative_error : float
         Root of the summed variances of the standardised slopes over the length of the slopes.
     eigenvalue : float
-        Smallest eigenvalue of the information of the slopes, scaled to a unit diagonal.
+        Smallest eigenvalue of the information, scaled to a unit diagonal.
     n_blocks : int
         Blocks about which something was published.
     """
@@ -83,7 +83,7 @@ def identification(
     variance = np.diag(fit.covariance)[features]
     length = float(np.linalg.norm(fit.theta[features]))
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
-    eigenvalue = _smallest_eigenvalue(fit.information[slopes, slopes])
+    eigenvalue = _smallest_eigenvalue(fit.information, slopes)
     extreme = _extreme_slope(design, family, fit)
     reason = constant_features(design)
     if reason is not None:
@@ -178,13 +178,18 @@ def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
     return two and bool(family.nuisance_names) and fit.status is not Status.CONVERGED_ORDER
 
 
-def _smallest_eigenvalue(information: FloatArray) -> float:
-    size = np.sqrt(np.diag(information))
-    if len(size) == 0:
-        return 1.0
-    if not (size > 1e-5 * size.max()).all():
+def _smallest_eigenvalue(information: FloatArray, slopes: slice) -> float:
+    """Return the smallest eigenvalue, 0 where a slope has no information.
+
+    Intercept and nuisance parameters belong to it: a rare feature whose people have all gone beyond
+    the last edge can move any further if the intercept makes up for it.
+    """
+    size = np.sqrt(np.maximum(np.diag(information), 0.0))
+    if not (size[slopes] > 1e-5 * size[slopes].max(initial=0.0)).all():
         return 0.0
-    return float(np.linalg.eigvalsh(information / np.outer(size, size))[0])
+    told = size > 0
+    scaled = information[np.ix_(told, told)] / np.outer(size[told], size[told])
+    return float(np.linalg.eigvalsh(scaled)[0]) if told.any() else 1.0
 
 
 def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:

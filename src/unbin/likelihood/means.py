@@ -13,7 +13,7 @@ import numpy as np
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.moments import Problem, PublishedMeans
-from unbin.likelihood.scoring import ScoringResult, score_sums, solve_quasi_score
+from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import step_scale
 from unbin.typing import FloatArray
 
@@ -64,6 +64,14 @@ def solve_means(
         )
         result = replace(again, n_iter=result.n_iter + again.n_iter)
     return result
+
+
+def mean_error(problem: Problem, sums: ScoreSums) -> float:
+    """Return the squared error of the blocks' published means, by people."""
+    assert problem.means is not None
+    n = problem.counts.n
+    gap = problem.means.mean - sums.mean[:, -1] * problem.means.unit / n
+    return float(np.nansum(n * gap**2))
 
 
 def _log_ratio(problem: Problem, free: FloatArray, penalty: FloatArray) -> float:
