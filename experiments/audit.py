@@ -26,7 +26,12 @@ from unbin.datasets import simulate
 
 BINS = (2, 5, 10, 25)
 EFFECTS = {"blocks alike": 0.0, "blocks differ": 0.7}
-
+SIMULATED = {
+    "no noise": (None, 0.0),
+    "noise of R² .5": (None, 1.0),
+    "unrelated": ([0.0] * 3, 1.0),
+}
+"""Coefficients and noise."""
 PROTECTIONS = (
     {"suppress": 11},
     {"suppress": 11, "complementary": True},
@@ -103,24 +108,25 @@ def table_rows(audit: unbin.disclosure.Audit) -> list[dict]:
 
 def simulated() -> list[dict]:
     """Audit people without noise, and people whose features tell nothing."""
-    rows = []
-    for name, coef, noise in (
-        ("no noise", None, 0.0),
-        ("noise of R² .5", None, 1.0),
-        ("unrelated", [0.0] * 3, 1.0),
-    ):
-        sim = simulate(5000, 3, 100, between=0.2, coef=coef, noise=noise, random_state=0)
-        found = unbin.audit(sim.X, sim.y, sim.blocks, bins=BINS, random_state=0)
-        rows += [{"who": name} | row for row in table_rows(found)]
-    return rows
+    return [
+        {"who": name} | row
+        for name in SIMULATED
+        for row in table_rows(simulated_audit(name, bins=BINS))
+    ]
+
+
+def simulated_audit(name: str, **settings) -> unbin.disclosure.Audit:
+    """Audit one kind of simulated people."""
+    coef, noise = SIMULATED[name]
+    sim = simulate(5000, 3, 100, between=0.2, coef=coef, noise=noise, random_state=0)
+    return unbin.audit(sim.X, sim.y, sim.blocks, random_state=0, **settings)
 
 
 def protections() -> list[dict]:
     """Audit a table of 10 bins by block as it is, and protected in several ways."""
-    sim = simulate(5000, 3, 100, between=0.2, random_state=0)
     rows = []
-    for settings in PROTECTIONS:
-        found = unbin.audit(sim.X, sim.y, sim.blocks, bins=[10], random_state=0, **settings)
+    for protection in PROTECTIONS:
+        found = protected_audit(protection)
         for table in found.tables[1 if rows else 0 :]:
             rows.append(
                 {
@@ -142,24 +148,31 @@ def protections() -> list[dict]:
     return rows
 
 
+def protected_audit(protection: Mapping, **settings) -> unbin.disclosure.Audit:
+    """Audit a table of 10 bins by block as it is, and protected in one way."""
+    sim = simulate(5000, 3, 100, between=0.2, random_state=0)
+    return unbin.audit(
+        sim.X, sim.y, sim.blocks, bins=[10], random_state=0, **protection, **settings
+    )
+
+
 def _r2(table: unbin.disclosure.results.PlannedTable, name: str) -> float:
     return next(each.all.r2 for each in table.attacks if each.attack == name)
 
 
-def medicare(folder: str) -> unbin.disclosure.Audit:
+def medicare(folder: str, step: int = 1, **settings) -> unbin.disclosure.Audit:
     """Audit tables of carrier reimbursements, for everybody, by state and by county."""
     people = synpuf.load(folder)
     state = np.array([block.split("-", 1)[0] for block in people.blocks])
     levels = {"everybody": None, "state": state, "county": people.blocks}
-    return _audit(people.X, people.target("MEDREIMB_CAR"), levels)
+    return _audit(people.X, people.target("MEDREIMB_CAR"), levels, step, settings)
 
 
-def charges(folder: str) -> unbin.disclosure.Audit:
+def charges(folder: str, step: int = 1, **settings) -> unbin.disclosure.Audit:
     """Audit tables of hospital charges, for everybody, by county and by hospital."""
     X, y, county = sparcs.load(folder)
-    return _audit(
-        X, np.exp(y), {"everybody": None, "county": county, "hospital": hospitals(folder)}
-    )
+    levels = {"everybody": None, "county": county, "hospital": hospitals(folder)}
+    return _audit(X, np.exp(y), levels, step, settings)
 
 
 def hospitals(folder: str) -> np.ndarray:
@@ -167,15 +180,18 @@ def hospitals(folder: str) -> np.ndarray:
     return pd.read_csv(Path(folder) / sparcs.FILE)["Permanent.Facility.Id"].to_numpy()
 
 
-def _audit(X: np.ndarray, y: np.ndarray, levels: Mapping) -> unbin.disclosure.Audit:
+def _audit(
+    X: np.ndarray, y: np.ndarray, levels: Mapping, step: int, settings: Mapping
+) -> unbin.disclosure.Audit:
+    """Audit every ``step``-th person."""
+    chosen = {name: None if level is None else level[::step] for name, level in levels.items()}
+    common_settings = {"bins": BINS, "target_transform": "log", "random_state": 0}
     return unbin.audit(
-        X,
-        y,
-        levels,
-        bins=BINS,
-        target_transform="log",
-        random_state=0,
+        X[::step],
+        y[::step],
+        chosen,
         progress=lambda text: print(text, flush=True),
+        **common_settings | dict(settings),
     )
 
 

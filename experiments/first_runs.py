@@ -1,0 +1,227 @@
+"""The first run of every experiment, so that a test can tell when stored figures are stale.
+
+    python experiments/first_runs.py            compare with results/first_runs.csv
+    python experiments/first_runs.py --store    after the experiments themselves were run again
+
+Each entry of ``FIRST`` names a stored file and makes a cheap part of what goes into it: its first
+seed, its first row, its first audit. ``tests/test_stored.py`` holds these figures against the
+stored ones. Where they differ the code no longer gives what is in results/: run the script of that
+file again, then store the first runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import accuracy
+import audit
+import common
+import ecological_bias
+import figure1
+import figure4
+import figure5
+import figure6
+import figures2_3
+import identification
+import intervals
+import nonlinear
+import permutation
+import randhie
+import real
+import slopes
+import sparcs
+import suppression
+import synpuf
+import unbin
+
+STORED = Path(__file__).parent / "results" / "first_runs.csv"
+CLOSE = 1e-4
+"""Relative difference that other processors and libraries may make."""
+QUICK = {"n_permutations": 19, "attacks": ("likelihood",)}
+CALIFORNIA = 5
+"""The code of that state in SynPUF."""
+
+
+def _accuracy() -> list[float]:
+    return [x for family in ("gaussian", "poisson") for x in accuracy.one_run(family, 0.0, 0)]
+
+
+def _slopes() -> list[float]:
+    found = [*slopes.from_histograms("gaussian", 0.0, 8, 0), *slopes.from_quantiles([0.5], 0)]
+    return [float(x) for x in found]
+
+
+def _intervals() -> list[float]:
+    return [float(np.mean([intervals.covers("gaussian", 0.2, s) for s in range(10)]))]
+
+
+def _suppression() -> list[float]:
+    share, errors, _ = suppression.one_run("gaussian", 100, 0)
+    return [share, *np.concatenate([errors["suppressed"], errors["rounded to 5"]])]
+
+
+def _ecological_bias() -> list[float]:
+    return ecological_bias.one_run("gaussian", 60, 50, 1.0, 0).ravel().tolist()
+
+
+def _identification() -> list[float]:
+    X, y, blocks = identification.people(0)
+    return common.fit_release(X, y, blocks, 5).coef_.tolist()
+
+
+def _nonlinear() -> list[float]:
+    found = nonlinear.one_run("squared", 0, ("GLM likelihood", "GLM matching"))
+    return [found[name] for name in sorted(found)]
+
+
+def _permutation() -> list[float]:
+    return [permutation.share_rejected("block-means", "gaussian", 0.15, 10)]
+
+
+def _randhie() -> list[float]:
+    X, y = randhie.load()
+    blocks = randhie.blocks_of("file order", len(y))
+    return [randhie.compare(X, y, blocks, "negative-binomial", 1)[0]]
+
+
+def _randhie_selection() -> list[float]:
+    X, y = (values[::10] for values in randhie.load())
+    blocks = randhie.blocks_of("file order", len(y))
+    return common.fit_release(X, y, blocks, randhie.BINS, "auto").selection_.score.tolist()
+
+
+def _figure1() -> list[float]:
+    test = figure1.test("gaussian", 5, True, blocks=True, kind="error", n=400, runs=19)
+    return [test.statistic, float(np.median(test.null))]
+
+
+def _figures2_3() -> list[float]:
+    found = figures2_3.data_set("gaussian", True, 400, (5,), 0)
+    return [float(np.sum(value)) for _, value in sorted(found.items(), key=str)]
+
+
+def _audit_chance() -> list[float]:
+    return _gains(audit.unrelated(0, 0.7, **QUICK))
+
+
+def _audit_simulated() -> list[float]:
+    return _gains(audit.simulated_audit("noise of R² .5", bins=[5], **QUICK))
+
+
+def _audit_protections() -> list[float]:
+    return _gains(audit.protected_audit({"round": 5}, **QUICK))
+
+
+def _gains(found: unbin.disclosure.Audit) -> list[float]:
+    sides = [side for table in found.tables for side in (table.in_table, table.held_out)]
+    return [side.measured for side in sides] + [table.utility.value for table in found.tables]
+
+
+# -- of real people, where UNBIN_DATA names their folder -------------------------------------------
+
+
+def _synpuf(folder: str) -> list[float]:
+    people = synpuf.only(synpuf.load(folder), CALIFORNIA)
+    return [synpuf.compare(people, 10, 1, family="ordinal")["over_oracle"]]
+
+
+def _sparcs(folder: str) -> list[float]:
+    X, y, county = sparcs.load(folder)
+    return common.fit_release(X, y, county, sparcs.BINS, "ordinal").coef_[:3].tolist()
+
+
+def _figure4(folder: str) -> list[float]:
+    return _errors(figure4.studies(folder, True)[:1])
+
+
+def _figure5(folder: str) -> list[float]:
+    return _errors(figure5.studies(folder, True)[:1])
+
+
+def _errors(studies: list[real.Study]) -> list[float]:
+    return [row["test"] for study in studies for row in real.errors(study, 1)]
+
+
+def _figure6(folder: str) -> list[float]:
+    _, X, y, blocks = next(iter(figure6.data(folder, True)))
+    found = figure6.recover(X, y, blocks, "gaussian", "likelihood")
+    return [float(np.mean((z - y) ** 2) / np.var(y)) for _, z in sorted(found.items())]
+
+
+def _audit_synpuf(folder: str) -> list[float]:
+    return _gains(audit.medicare(folder, step=40, bins=[5], **QUICK))
+
+
+def _audit_sparcs(folder: str) -> list[float]:
+    return _gains(audit.charges(folder, step=20, bins=[5], **QUICK))
+
+
+FIRST: dict[str, Callable[[], list[float]]] = {
+    "accuracy": _accuracy,
+    "audit_chance": _audit_chance,
+    "audit_protections": _audit_protections,
+    "audit_simulated": _audit_simulated,
+    "ecological_bias": _ecological_bias,
+    "figure1": _figure1,
+    "figures2_3": _figures2_3,
+    "identification": _identification,
+    "intervals": _intervals,
+    "nonlinear": _nonlinear,
+    "permutation": _permutation,
+    "randhie": _randhie,
+    "randhie_selection": _randhie_selection,
+    "slopes": _slopes,
+    "suppression": _suppression,
+}
+"""By the name of the stored file."""
+FIRST_OF_REAL: dict[str, Callable[[str], list[float]]] = {
+    "audit_sparcs": _audit_sparcs,
+    "audit_synpuf": _audit_synpuf,
+    "figure4": _figure4,
+    "figure5": _figure5,
+    "figure6": _figure6,
+    "sparcs": _sparcs,
+    "synpuf": _synpuf,
+}
+
+
+def first_run(name: str, folder: str | None = None) -> list[float]:
+    """Return the figures of a stored file's first run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return FIRST[name]() if name in FIRST else FIRST_OF_REAL[name](str(folder))
+
+
+def stored() -> dict[str, list[float]]:
+    """Return the figures that were stored."""
+    with STORED.open(newline="") as file:
+        return {name: [float(x) for x in values] for name, *values in csv.reader(file)}
+
+
+def main() -> None:
+    """Compare, or store."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", action="store_true")
+    args = parser.parse_args()
+    folder = common.data_folder()
+    known = stored() if STORED.exists() else {}
+    for name in [*FIRST, *(FIRST_OF_REAL if folder else ())]:
+        found = first_run(name, folder)
+        same = name in known and np.allclose(found, known[name], rtol=CLOSE, atol=CLOSE)
+        print(f"{name}: {'as stored' if same else 'differs'}", flush=True)
+        if args.store:
+            known[name] = found
+    if args.store:
+        with STORED.open("w", newline="") as file:
+            rows = ([name, *(f"{x:.8g}" for x in known[name])] for name in sorted(known))
+            csv.writer(file).writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
