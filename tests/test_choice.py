@@ -77,12 +77,22 @@ def test_a_ridge_is_chosen_where_it_helps():
 def test_nothing_can_be_chosen_without_blocks_to_hold_out(setting):
     people = simulate(300, 2, 3, random_state=0)
     target = unbin.aggregate(people.y, people.blocks, 4).align(people.blocks)
-    with pytest.raises(ParameterError, match="at least 10 blocks"):
+    with pytest.raises(ParameterError, match="at least 10 blocks with published counts"):
         unbin.AggregatedGLM(**setting).fit(people.X, target)
     with pytest.raises(ParameterError, match="name them"):
         unbin.AggregatedGLM(method="matching", **setting).fit(people.X, target)
     with pytest.raises(ParameterError, match="name them"):
         unbin.AggregatedGLM(**setting).fit(people.X, people.y)
+
+
+@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "auto"}])
+def test_nothing_can_be_chosen_without_counts_to_score(setting):
+    people = simulate(600, 2, 30, random_state=0)
+    names = np.unique(people.blocks)
+    means = [people.y[people.blocks == name].mean() for name in names]
+    release = unbin.Release.from_means({"block": names, "mean": means})
+    with pytest.raises(ParameterError, match="10 blocks with published counts to hold some out, "):
+        unbin.AggregatedGLM(**setting).fit(people.X, release.align(people.blocks))
 
 
 def test_slopes_that_do_not_beat_the_largest_ridge_are_not_taken():

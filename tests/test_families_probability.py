@@ -369,6 +369,24 @@ def test_long_tails_of_counts_are_beta_functions(dispersion, monkeypatch):
     assert sum(used) > 0
 
 
+@pytest.mark.parametrize("name", ["gaussian", "gamma", "negative-binomial", "beta-binomial"])
+@pytest.mark.parametrize("nuisance", [-1e3, 1e3])
+def test_any_nuisance_parameter_may_be_tried(name, nuisance):
+    """A line search does; what overflows would be an error here."""
+    family = get_family(name, n_trials=5)
+    eta, at = np.array([-400.0, 0.0, 400.0]), np.array([nuisance])
+    lower, upper = np.array([0.0, 1, 3]), np.array([0.0 if "bin" in name else 1, 2, 5])
+    found = family.bins(eta, lower, upper, at)
+    density = family.density(np.array([1.0, 2.0]), eta, at)
+    for values in (*vars_of(found), *vars_of(density), family.variance(eta, at)):
+        assert np.isfinite(values).all()
+    assert np.isfinite(family.bin_means(eta, lower, upper, at)).all()
+
+
+def vars_of(model):
+    return [getattr(model, field) for field in model.__slots__]
+
+
 def test_dispersions_end_where_the_law_no_longer_changes():
     family, edges = get_family("negative-binomial"), (np.array([0.0, 1]), np.array([0.0, np.inf]))
     far, further = (family.bins(np.zeros(3), *edges, np.array([a])) for a in (50.0, 700.0))

@@ -451,6 +451,94 @@ def test_the_sandwich_is_that_of_the_blocks_that_say_something():
     np.testing.assert_allclose(found, 60 / 57 * bread @ scores.T @ scores @ bread)
 
 
+def test_no_variance_is_below_that_of_the_model():
+    """Scores of few blocks are fitted to 0: their sandwich would call a rare slope exact."""
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(60, 2)) * [1.0, 0.01]
+    information = np.array([[40.0, 3.0], [3.0, 30.0]])
+    found, kind = covariance(information, np.zeros(2), scores, ratio=1.0)
+    model = np.linalg.inv(information)
+    assert kind is CovarianceKind.SANDWICH
+    assert found[0, 0] > model[0, 0]  # the sandwich's own
+    assert found[1, 1] == pytest.approx(model[1, 1])
+    assert np.linalg.eigvalsh(found).min() > 0
+
+
+def test_parameters_without_information_do_not_count_as_fitted():
+    rng = np.random.default_rng(1)
+    scores = np.column_stack([rng.normal(size=(60, 2)), np.zeros(60)])
+    information = np.diag([1.0, 1.0, 0.0])
+    found, _ = covariance(information, np.zeros(3), scores, ratio=1.0)
+    alone, _ = covariance(information[:2, :2], np.zeros(2), scores[:, :2], ratio=1.0)
+    np.testing.assert_allclose(found[:2, :2], alone)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "gamma", "negative-binomial", "beta-binomial"])
+def test_two_shared_bins_leave_every_dispersion_free(kind):
+    case = make_case(16)
+    y = np.round(np.exp(0.5 * case.y)) if "binomial" in kind else np.exp(case.y)
+    family = get_family(kind, n_trials=40)
+    release = aggregate(np.minimum(y, 40), names_of(case), bins=[-1, 2, np.inf])
+    release = release.align(names_of(case)).release
+    fit = fit_likelihood(case.design, release, family)
+    gate = identification(case.design, family, fit, 4)
+    assert "only in units of the noise" in gate.reason
+
+
+def test_a_slope_that_only_the_intercept_holds_is_not_identified():
+    """All people with a rare feature are beyond the last edge: they can go further, and nothing
+    changes as long as the intercept makes up for the mean of the feature."""
+    case, family = make_case(15, n_blocks=60), get_family("gaussian")
+    fit = fit_likelihood(case.design, case.release, family)
+    flat = np.zeros(len(fit.information))
+    flat[:2] = [1.0, 5.0]
+    flat /= np.linalg.norm(flat)
+    project = np.eye(len(flat)) - np.outer(flat, flat)
+    information = project @ fit.information @ project
+    assert identification(case.design, family, fit, 4).identified
+    gate = identification(case.design, family, replace(fit, information=information), 4)
+    assert "does not change what was published" in gate.reason
+
+
+def test_means_that_the_counts_tell_are_left_out():
+    case = make_case(23, kind="binomial")
+    y = (case.y > 10).astype(float)
+    release = aggregate(y, names_of(case), bins=[-1, 0, 1]).align(names_of(case)).release
+    means = np.array([y[case.codes == b].mean() for b in range(len(release))])
+    family = get_family("binomial", n_trials=1)
+    assert make_problem(case.design, release, family, means=means).means is None
+    assert make_problem(case.design, case.release, get_family("gaussian"), means=means).means
+
+
+def test_means_that_no_slopes_explain_get_the_pooled_fit(monkeypatch):
+    case, family = make_case(24, kind="poisson", n_blocks=12), get_family("poisson")
+    means = np.array([case.y[case.codes == b].mean() for b in range(12)])
+    far = np.array([0.5, 3.0, -3.0, 3.0, -3.0])
+
+    def runs_away(problem, free, penalty, **_):
+        return ScoringResult(far, score_sums(problem, far, penalty), Status.NOT_CONVERGED, 1, ())
+
+    monkeypatch.setattr(fit_module, "solve_means", runs_away)
+    fit = fit_likelihood(case.design, without_tables(case), family, means=means)
+    assert fit.status is Status.POOLED
+    np.testing.assert_array_equal(fit.theta[1:], 0.0)
+    assert np.exp(fit.theta[0]) == pytest.approx(case.y.mean(), rel=0.05)
+
+
+def test_order_statistics_are_solved_as_far_as_asked():
+    case, family = make_case(25), get_family("gaussian")
+    release = quantile_release(case, (0.5,)).align(names_of(case)).release
+    loose, tight = (fit_likelihood(case.design, release, family, tol=t) for t in (1e-2, 1e-12))
+    problem = make_problem(case.design, release, family)
+    order = published_order(release, problem.counts)
+    size = [
+        np.abs(order_sums(problem, order, np.append(fit.theta, fit.nuisance)).gradient).max()
+        for fit in (loose, tight)
+    ]
+    assert size[1] < 1e-3 * size[0]
+    assert tight.status is Status.CONVERGED_ORDER
+
+
 def test_an_odd_block_is_named():
     case, family = make_case(13, n_blocks=60), get_family("gaussian")
     y = case.y + 2.0 * (case.codes == 17)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,7 @@ from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.fit import make_problem, ridge_penalty
-from unbin.likelihood.moments import accumulate, block_moments
+from unbin.likelihood.moments import PublishedMeans, accumulate, block_moments
 from unbin.likelihood.scoring import score_blocks, score_sums, solve_scaled
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
@@ -100,6 +101,39 @@ def test_expectation_and_covariance_equal_enumeration():
             square += chance * np.outer(count, count)
         np.testing.assert_allclose(mean[b], total, rtol=1e-10)
         np.testing.assert_allclose(covariance[b], square - np.outer(total, total), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
+def test_totals_are_averaged_over_the_effects_of_blocks(kind):
+    """Bins and total of each person, at an effect of ± one standard deviation."""
+    problem, free = problem_of(kind)
+    family, sd = problem.family, 0.6
+    means = np.zeros(len(problem.counts.n))
+    problem = replace(problem, means=PublishedMeans(means, 2.0), block_variance=sd**2)
+    mean, derivative, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    rows = slice(0, problem.design.start[1])
+    eta = problem.design.rows.eta(theta, rows)
+    edges = problem.counts.lower, problem.counts.upper
+    total, square = 0.0, 0.0
+    for at in (eta + sd, eta - sd):
+        q = family.bins(at, *edges, nuisance).probability
+        y = family.inverse_link(at)
+        within = family.bin_means(at, *edges, nuisance)
+        total = total + 0.5 * np.column_stack([q, y / 2.0])
+        product_of = np.zeros((len(eta), q.shape[1] + 1, q.shape[1] + 1))
+        k = np.arange(q.shape[1])
+        product_of[:, k, k] = q
+        product_of[:, :-1, -1] = product_of[:, -1, :-1] = q * within / 2.0
+        product_of[:, -1, -1] = (family.variance(at, nuisance) + y**2) / 4.0
+        square = square + 0.5 * product_of
+    expected = (square - total[:, :, None] * total[:, None, :]).sum(axis=0)
+    np.testing.assert_allclose(mean[0], total.sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(covariance[0], expected, atol=1e-8)
+    step = np.zeros(len(free))
+    step[1] = 1e-5
+    numeric = (whole(problem, free + step)[0] - whole(problem, free - step)[0]) / 2e-5
+    np.testing.assert_allclose(derivative[:, :, 1], numeric, atol=2e-6)
 
 
 def make_design(X, release, codes):

@@ -78,12 +78,14 @@ def identification(
     The relative error is that of the first ``n_features`` slopes; further ones are their context.
     """
     shift = int(design.fit_intercept)
-    slopes = slice(shift, design.n_parameters)
     features = slice(shift, shift + n_features)
     variance = np.diag(fit.covariance)[features]
     length = float(np.linalg.norm(fit.theta[features]))
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
-    eigenvalue = _smallest_eigenvalue(fit.information, slopes)
+    fixed = shift if family.has_thresholds else 0  # thresholds take the place of the intercept
+    eigenvalue = _smallest_eigenvalue(
+        fit.information[fixed:, fixed:], slice(shift - fixed, design.n_parameters - fixed)
+    )
     extreme = _extreme_slope(design, family, fit)
     reason = constant_features(design)
     if reason is not None:
