@@ -28,6 +28,8 @@ def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
     drafts: dict[Path, Path] = {}
     try:
         for path, text in texts.items():
+            if not path.name:
+                raise OutputError(f"{path}: must name a file, got a folder; choose another place")
             draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
             drafts[path] = draft
             with draft.open("x", encoding="utf-8", errors=errors, newline="") as stream:

@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.frames import as_floats
+from unbin.frames import as_finite, as_floats
 from unbin.likelihood.results import Status
 from unbin.permutation import NAMES, PermutationTest
 from unbin.published import Published
-from unbin.settings import check_share, check_whole
+from unbin.settings import check_kind, check_share, check_whole
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.validation import feature_names
 
@@ -176,7 +176,7 @@ def recovered(z: ArrayLike, y: ArrayLike, edges: ArrayLike, *, ax: Axes | None =
     ax = _axes(ax, height=3.0)
     place = np.arange(len(ends) - 1)
     for values, name, shift, colour in ((y, "true", -0.2, _PALE), (z, "recovered", 0.2, BLUE)):
-        count = _count(as_floats(values, where=name), ends)
+        count = _count(as_finite(values, where=name), ends)
         ax.bar(place + shift, count, 0.4, color=colour, label=name)
     _edge_ticks(ax, ends[:-1], ends[1:], room=3 * _ROOM)
     ax.set_ylabel("people")
@@ -206,6 +206,7 @@ def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
     """Draw what permutations give, and what was seen (the paper's Fig. 1)."""
+    check_kind("test", test, PermutationTest, instead="what unbin.permutation_test returned")
     ax = _axes(ax, width=4.5, height=2.8)
     bins = int(np.clip(np.sqrt(len(test.null)), 5, 40))
     ax.hist(test.null, bins=bins, color=_PALE, label=f"{len(test.null):,} permutations")
@@ -275,6 +276,7 @@ def shorten(name: str, longest: int = _LONGEST) -> str:
 
 
 def _one(model: AggregatedGLM) -> AggregatedGLM:
+    check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
     if np.ndim(model.coef_) > 1:
         raise ParameterError("plots: need a model of one target, got several; fit them one by one")
@@ -291,7 +293,7 @@ def _oracle(oracle: AggregatedGLM | ArrayLike, d: int) -> tuple[FloatArray, Floa
     if isinstance(oracle, AggregatedGLM):
         coef, error = _estimates(oracle)
     else:
-        coef, error = as_floats(oracle, where="oracle"), None
+        coef, error = as_finite(oracle, where="oracle", error=ParameterError), None
     if coef.shape != (d,):
         raise ParameterError(
             f"oracle: must have the {d} coefficients of the model, got shape {coef.shape}"
@@ -321,7 +323,9 @@ def _count(values: FloatArray, ends: FloatArray) -> IntArray:
 
 
 def _axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.6) -> Axes:
-    if ax is None:
+    if ax is not None:
+        check_kind("ax", ax, Axes, instead="axes of matplotlib, or None")
+    else:
         ax = Figure(figsize=(width, height), layout="constrained").add_subplot()
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
