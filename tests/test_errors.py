@@ -162,7 +162,7 @@ READING = [
     ("ids-float-huge", lambda: histogram(block=[1e17, 1e17, 2, 2]), BlockError, r"block ids must be text or whole numbers, got 1e\+17; read the column as text"),
     ("ids-objects", lambda: histogram(block=[1j, 1j, 2j, 2j]), BlockError, "column 'block': block ids must be text or whole numbers, got complex"),
     ("ids-ragged", lambda: Release.from_values({"block": [["a"], "b"], "value": [1, 2]}), ReleaseError, "column 'block': must hold one value per row, got rows of different length"),
-    ("ids-arrays", lambda: Release.from_values(pd.DataFrame({"block": [np.zeros(2), np.ones(2)], "value": [1, 2]})), BlockError, "column 'block': block ids must be text or whole numbers, got ndarray"),
+    ("ids-arrays", lambda: Release.from_values(pd.DataFrame({"block": [np.zeros(2), np.ones(3)], "value": [1, 2]})), BlockError, "column 'block': block ids must be text or whole numbers, got ndarray"),
     ("ids-none", lambda: histogram(block=["a", None, "b", None]), BlockError, "column 'block': every row needs a block id, got 2 missing, the first in row 1; fill or drop"),
     ("ids-nan", lambda: histogram(block=[1.0, 1.0, NAN, 2.0]), BlockError, "column 'block': every row needs a block id, got 1 missing, the first in row 2"),
     ("ids-nan-in-text", lambda: histogram(block=["a", "a", "b", NAN]), BlockError, "column 'block': every row needs a block id, got 1 missing, the first in row 3"),

@@ -32,7 +32,7 @@ def audit(
     *,
     target_transform: str | None = None,
     families: str | Sequence[str] = "auto",
-    attacks: Sequence[str] = ATTACKS,
+    attacks: str | Sequence[str] = ATTACKS,
     held_out: float = 0.2,
     rule: str | int = "cms",
     suppress: int | None = None,
@@ -67,7 +67,7 @@ def audit(
     families : "auto", str or sequence of str
         What attackers take the value for. "auto" is every family that can have produced the table,
         gamma left out, which takes minutes.
-    attacks : sequence of {"matching", "likelihood", "ridge"}
+    attacks : {"matching", "likelihood", "ridge"}, or a sequence of them
     held_out : float
         Share of the people of each block who are left out of the audited tables.
     rule : {"cms", "wonder", "nhs"} or int
