@@ -3,6 +3,7 @@
 And a part of it is made here: some malformed calls, some damaged models and checkpoints.
 """
 
+import random
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from unbin.exceptions import BinError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import fuzz
+import mutations
 from attacks import calls, invariances, problems, values
 from attacks.verdicts import Outcome, is_typed, verdict_of
 
@@ -108,6 +110,11 @@ def test_a_call_as_it_should_be_is_not_to_be_refused(monkeypatch):
     call = values.accepted("aggregate", refuse)
     monkeypatch.setattr(calls, "_calls", lambda: [call])
     assert calls.run(0, 0) == Outcome("wrong", "refused, BinError: bins: none")
+
+
+def test_what_is_infinite_can_be_damaged_too():
+    for seed in range(100):
+        assert mutations.value(b"[Infinity]", random.Random(seed), [b"[]"])
 
 
 @pytest.mark.parametrize("name", ["models", "checkpoints"])
