@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import gzip
 import json
+import math
 import random
 from collections.abc import Callable
 from typing import Any
@@ -117,7 +118,8 @@ def value(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
             other = _place(tree, rng) or place
             holder[key] = copy.deepcopy(other[0][other[1]])
         elif how == 3 and isinstance(holder[key], float):
-            holder[key] = rng.choice([-holder[key], holder[key] * 1e200, int(holder[key])])
+            whole = int(holder[key]) if math.isfinite(holder[key]) else 0
+            holder[key] = rng.choice([-holder[key], holder[key] * 1e200, whole])
         else:
             holder[key] = copy.deepcopy(rng.choice(VALUES))
     return json.dumps(tree).encode()

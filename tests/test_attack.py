@@ -1,5 +1,9 @@
-"""The attack sees what it is meant to see: wrong numbers, foreign exceptions."""
+"""The attack sees what it is meant to see: wrong numbers, foreign exceptions.
 
+And a part of it is made here: some malformed calls, some damaged models and checkpoints.
+"""
+
+import random
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +17,10 @@ from unbin.design import lay_out
 from unbin.exceptions import BinError
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
-from attacks import calls, invariances, problems
-from attacks.verdicts import is_typed
+import fuzz
+import mutations
+from attacks import calls, invariances, problems, values
+from attacks.verdicts import Outcome, is_typed, verdict_of
 
 
 @pytest.mark.parametrize(
@@ -78,3 +84,43 @@ def test_fits_that_do_not_follow_are_seen():
 def test_a_changed_world_is_fitted_alike():
     names = [name for name, _ in invariances.cases(0)]
     assert invariances.run(0, names.index("feature turned around")).verdict == "right"
+
+
+def test_malformed_calls_are_refused_or_right():
+    """One in five; all of them are made by benchmarks/attack.py."""
+    bad = {}
+    for k in range(0, len(calls.cases(0)), 5):
+        outcome = call_outcome(k)
+        if outcome.verdict not in ("typed", "right"):
+            bad[calls.cases(0)[k]] = outcome
+    assert not bad
+
+
+def call_outcome(k):
+    try:
+        return calls.run(0, k)
+    except Exception as error:
+        return verdict_of(error)
+
+
+def test_a_call_as_it_should_be_is_not_to_be_refused(monkeypatch):
+    def refuse():
+        raise BinError("bins: none")
+
+    call = values.accepted("aggregate", refuse)
+    monkeypatch.setattr(calls, "_calls", lambda: [call])
+    assert calls.run(0, 0) == Outcome("wrong", "refused, BinError: bins: none")
+
+
+def test_what_is_infinite_can_be_damaged_too():
+    for seed in range(100):
+        assert mutations.value(b"[Infinity]", random.Random(seed), [b"[]"])
+
+
+@pytest.mark.parametrize("name", ["models", "checkpoints"])
+def test_damaged_models_and_checkpoints_give_errors_of_our_own(name, monkeypatch, capsys):
+    monkeypatch.setattr(fuzz, "RESEALED", 0.2)
+    found = fuzz.run(name, 500, seed=0)
+    assert found.total() == 500
+    assert not found["OTHER"], capsys.readouterr().out
+    assert found[{"models": "loaded", "checkpoints": "resumed"}[name]] > 50

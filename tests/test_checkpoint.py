@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import unbin
+from unbin import checkpoint
 from unbin.datasets import simulate
 from unbin.exceptions import CheckpointError, ParameterError
 from unbin.watching import watching
@@ -95,7 +96,15 @@ def test_a_checkpoint_holds_coefficients_and_shortens_the_next_fit(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{}", "not json", '{"checksum": 1, "parameters": ["x"]}', "[]"]
+    "text",
+    [
+        "",
+        "{}",
+        "not json",
+        '{"checksum": 1, "parameters": ["x"]}',
+        '{"checksum": 1, "parameters": ["0x1p+99999"]}',
+        "[]",
+    ],
 )
 def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path, text):
     sim, target, path, _ = interrupted(tmp_path)
@@ -113,6 +122,32 @@ def test_a_changed_number_is_noticed(tmp_path):
     path.write_text(json.dumps(content))
     model = unbin.AggregatedGLM(method="matching", tol=1e-7, random_state=0, checkpoint=path)
     with pytest.raises(CheckpointError, match="is damaged"):
+        model.fit(sim.X, target)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ([], "is of another fit"),
+        ([(1.0).hex()] * 5, "is of another fit"),
+        (["nan"] * 4, "must hold finite coefficients, got NaN or inf; delete it"),
+    ],
+)
+@pytest.mark.parametrize("method", ["matching", "likelihood"])
+def test_coefficients_that_no_step_left_are_refused(tmp_path, parameters, message, method):
+    """Under a checksum that is right."""
+    sim, target, path, _ = interrupted(tmp_path)
+    model = unbin.AggregatedGLM(method=method, tol=1e-7, random_state=0, checkpoint=path)
+    if method == "likelihood":
+        path.unlink()
+        parameters = parameters + parameters[:1]  # log sigma
+        with watching(lambda _: True), pytest.warns(UserWarning, match="converge"):
+            model.fit(sim.X, target)
+    content = json.loads(path.read_text())
+    content["parameters"] = parameters
+    del content["checksum"]
+    path.write_text(json.dumps({**content, "checksum": checkpoint._checksum(content)}))
+    with pytest.raises(CheckpointError, match=message):
         model.fit(sim.X, target)
 
 

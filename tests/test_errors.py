@@ -17,7 +17,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
-from unbin import AggregatedGLM, BlockKFold, Release, aggregate
+from unbin import AggregatedGLM, AggregatedTarget, BlockKFold, Release, aggregate
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -149,6 +149,10 @@ READING = [
     ("not-a-frame", lambda: Release.from_histogram([1, 2]), ReleaseError, "frame: cannot be read, got list; pass a pandas or polars frame"),
     ("not-a-frame-no-block", lambda: Release.from_histogram([1, 2], block=None), ReleaseError, "frame: cannot be read, got list; pass"),
     ("lazy-frame", lambda: Release.from_histogram(pl.LazyFrame({"block": ["a"]})), ReleaseError, "frame: cannot be read, got LazyFrame; pass"),
+    ("column-twice", lambda: Release.from_values(pd.DataFrame([["a", "b", 1.0]], columns=["block", "block", "value"])), ReleaseError, "frame: every column must have a name of its own, got 'block' twice; rename one"),
+    ("column-ragged", lambda: histogram(count=[[1], 2, 3, 1]), ReleaseError, "column 'count': must hold one value per row, got rows of different length; correct them"),
+    ("column-of-ragged-lists", lambda: Release.from_values(pd.DataFrame({"block": ["a", "b"], "value": [[1.0], [1.0, 2.0]]})), ReleaseError, "column 'value': must hold one value per row, got rows of different length"),
+    ("column-of-lists", lambda: Release.from_values(pd.DataFrame({"block": ["a", "b"], "value": [[1.0, 2.0], [1.0, 2.0]]})), ReleaseError, r"column 'value': must be one-dimensional, got shape \(2, 2\); pass"),
     ("column-2d", lambda: histogram(count=[[1], [2], [3], [1]]), ReleaseError, r"column 'count': must be one-dimensional, got shape \(4, 1\); pass"),
     # -- block ids
     ("ids-mixed-pandas", lambda: Release.from_values(pd.DataFrame({"block": pd.Series(["05001", 5001], dtype=object), "value": [1, 2]})), BlockError, 'column \'block\': block ids mix types, got int, str; read the whole column as text .*"05001"'),
@@ -157,6 +161,8 @@ READING = [
     ("ids-inf", lambda: histogram(block=[1, 1, INF, INF]), BlockError, "column 'block': block ids must be text or whole numbers, got inf"),
     ("ids-float-huge", lambda: histogram(block=[1e17, 1e17, 2, 2]), BlockError, r"block ids must be text or whole numbers, got 1e\+17; read the column as text"),
     ("ids-objects", lambda: histogram(block=[1j, 1j, 2j, 2j]), BlockError, "column 'block': block ids must be text or whole numbers, got complex"),
+    ("ids-ragged", lambda: Release.from_values({"block": [["a"], "b"], "value": [1, 2]}), ReleaseError, "column 'block': must hold one value per row, got rows of different length"),
+    ("ids-arrays", lambda: Release.from_values(pd.DataFrame({"block": [np.zeros(2), np.ones(3)], "value": [1, 2]})), BlockError, "column 'block': block ids must be text or whole numbers, got ndarray"),
     ("ids-none", lambda: histogram(block=["a", None, "b", None]), BlockError, "column 'block': every row needs a block id, got 2 missing, the first in row 1; fill or drop"),
     ("ids-nan", lambda: histogram(block=[1.0, 1.0, NAN, 2.0]), BlockError, "column 'block': every row needs a block id, got 1 missing, the first in row 2"),
     ("ids-nan-in-text", lambda: histogram(block=["a", "a", "b", NAN]), BlockError, "column 'block': every row needs a block id, got 1 missing, the first in row 3"),
@@ -188,6 +194,7 @@ READING = [
     # -- aggregate
     ("aggregate-nan", lambda: aggregate([1.0, NAN]), ReleaseError, "y: must be finite to be counted, got NaN or inf; drop those rows"),
     ("aggregate-empty", lambda: aggregate([]), ReleaseError, "y: must hold targets to count, got 0 values; pass"),
+    ("aggregate-ragged", lambda: aggregate([[1.0], [1.0, 2.0]]), ReleaseError, "y: must hold one value per row, got rows of different length; correct them"),
     ("aggregate-text", lambda: aggregate(["a", "b"]), ReleaseError, "y: must hold numbers, got <U1; convert them"),
     ("aggregate-outside", lambda: aggregate([0.0, 1.0, 7.0], bins=[-1, 2, 3]), BinError, "bins: every value of y must lie between the edges, got 1 outside, for example 7; open"),
     ("aggregate-lowest-edge", lambda: aggregate([0.0, 1.0], bins=[0, 1]), BinError, "bins: .* got 1 outside, for example 0;"),
@@ -211,8 +218,19 @@ READING = [
     ("align-nothing-several", lambda: histogram().align(), AlignmentError, "blocks: the release has 2 blocks, got no block ids; pass the block of each row of X"),
     ("align-nothing-unknown-size", lambda: one_quantile(1.0).align(), AlignmentError, "blocks: .*, got no block ids; pass the block of each row of X"),
     ("align-empty", lambda: histogram().align([]), AlignmentError, "blocks: must name the block of each row, got 0 ids; pass"),
+    ("align-ragged", lambda: histogram().align([["a"], "b"]), BlockError, "blocks: must hold one value per row, got rows of different length; correct"),
     ("align-missing-id", lambda: histogram().align(["a", None]), BlockError, "blocks: every row needs a block id, got 1 missing, the first in row 1; fill"),
+    # -- combined, or spelt otherwise
+    ("combine-table", lambda: histogram().combine({"block": ["a"]}), ParameterError, "combine: must be of class Release, got dict; pass a release, before it is aligned"),
+    ("combine-target", lambda: histogram().combine(target()), ParameterError, "combine: must be of class Release, got AggregatedTarget; pass"),
+    ("means-to-order", lambda: means().to_order_statistics(), ReleaseError, r"to_order_statistics: needs counts or order statistics, got means alone; use to_columns\(\)"),
+    ("means-to-cumulative", lambda: means().to_cumulative(), ReleaseError, "to_cumulative: needs counts or order statistics, got means alone"),
+    ("means-to-histogram", lambda: means().to_histogram(), ReleaseError, "to_histogram: needs counts or order statistics, got means alone"),
 ]  # fmt: skip
+
+
+def means():
+    return Release.from_means({"block": ["a", "b"], "mean": [1.0, 2.0], "n": [3, 4]}, n="n")
 
 
 def target():
@@ -230,6 +248,13 @@ TARGET = [
     ("asarray-float", lambda: np.asarray(target(), dtype=float), AggregatedTargetError, "aggregated target: it has no value per row"),
     ("iterate", lambda: list(target()), AggregatedTargetError, "aggregated target: it has no value per row"),
     ("mean", lambda: np.mean(target()), AggregatedTargetError, "aggregated target: it has no value per row"),
+    ("target-of-text", lambda: AggregatedTarget("x", np.zeros(1, int)), ParameterError, r"release: must be a release, got str; use release\.align\(blocks\)"),
+    ("target-without-codes", lambda: AggregatedTarget(histogram(), None), ParameterError, r"codes: must be a one-dimensional array of whole numbers, got NoneType; use release\.align"),
+    ("target-half-codes", lambda: AggregatedTarget(histogram(), np.full(7, 0.5)), ParameterError, "codes: must be a one-dimensional array of whole numbers, got float64; use"),
+    ("target-of-names", lambda: AggregatedTarget(histogram(), np.array(ONE_BLOCK)), ParameterError, "codes: must be a one-dimensional array of whole numbers, got <U1; use"),
+    ("target-codes-beyond", lambda: AggregatedTarget(histogram(), np.full(7, 99)), ParameterError, r"codes: must be positions in release\.blocks, 0 to 1, got 0 to 99; use"),
+    ("target-codes-negative", lambda: AggregatedTarget(histogram(), np.full(7, -1)), ParameterError, r"codes: must be positions in release\.blocks, 0 to 1, got -1 to 0; use"),
+    ("target-other-rows", lambda: AggregatedTarget(histogram(), np.zeros(7, int)), AlignmentError, "block 'a': the release counts 3 people, got 7 codes; use release"),
     ("folds-one", lambda: BlockKFold(1), ParameterError, "n_splits: must be a whole number, got 1; pass 2 or more"),
     ("folds-fractional", lambda: BlockKFold(2.5), ParameterError, "n_splits: must be a whole number, got 2.5"),
     ("folds-shuffle", lambda: BlockKFold(2, shuffle="yes"), ParameterError, "shuffle: must be a bool, got 'yes'; pass True or False"),
@@ -313,6 +338,11 @@ FIT = [
     ("poisson-observed", {"family": "poisson"}, {"y": -Y - 1}, DomainError, r"y: .* -\d+ .*domain \[0, inf\) of family 'poisson'; choose"),
     ("binomial-observed", {"family": "binomial"}, {"y": Y + 2}, DomainError, r"y: .*domain \[0, 1\] of family 'binomial'; choose"),
     ("observed-nan", {}, {"y": np.where(np.arange(72) == 5, NAN, Y)}, ValueError, "Input y contains NaN"),
+    ("observed-words", {}, {"y": ["a"] * 72}, DomainError, "y: must hold numbers, got <U1; convert them to numbers first"),
+    ("observed-dates", {}, {"y": np.full(72, np.datetime64("2020-01-01"))}, DomainError, r"y: must hold numbers, got datetime64\[D\]; convert"),
+    ("offset-ragged", {}, {"offset": [[1.0], [1.0, 2.0]]}, DomainError, "offset: must hold one value per row, got rows of different length; correct"),
+    ("transform-list", {"target_transform": []}, {}, ParameterError, r"target_transform: must be None or 'log', got \[\]"),
+    ("checkpoint-number", {"checkpoint": 3}, {}, ParameterError, "checkpoint: must be the path of a file, got int; pass text or a Path"),
     ("observed-length", {}, {"y": Y[:-1]}, ValueError, "inconsistent numbers of samples"),
     ("release-not-aligned", {}, {"y": AGGREGATED.release}, AggregatedTargetError, r"y: a release does not know the rows of X.*; pass release\.align\(blocks\)"),
     ("list-of-both", {}, {"y": [AGGREGATED, Y]}, AggregatedTargetError, "y: a list of targets must hold aggregated targets only, got"),

@@ -76,7 +76,7 @@ CASES = [
     ("audit-y", lambda: unbin.audit(X, masked(Y), IDS), ReleaseError, Y_ERROR),
     ("audit-blocks", lambda: unbin.audit(X, Y, {"county": masked(IDS)}), BlockError, ID_ERROR),
     ("permutation-X", lambda: unbin.permutation_test(AggregatedGLM(), masked(X), TARGET), DomainError, X_ERROR),
-    ("permutation-y", lambda: unbin.permutation_test(AggregatedGLM(), X, TARGET, y=masked(Y)), ReleaseError, Y_ERROR),
+    ("permutation-y", lambda: unbin.permutation_test(AggregatedGLM(), X, TARGET, y=masked(Y)), DomainError, Y_ERROR),
     ("learner-X", lambda: AggregatedRegressor(LinearRegression()).fit(masked(X), TARGET), DomainError, X_ERROR),
     ("learner-y", lambda: AggregatedRegressor(LinearRegression()).fit(X, masked(Y)), DomainError, Y_ERROR),
     ("learner-init", lambda: AggregatedRegressor(LinearRegression(), init=masked(Y)).fit(X, TARGET), ParameterError, "init: must be .* predictions, got masked_array"),

@@ -157,7 +157,7 @@ def test_complaints():
         unbin.permutation_test(model, sim.X, target, kind="best")
     with pytest.raises(ParameterError, match=r"y: kind='error' needs the individual targets"):
         unbin.permutation_test(model, sim.X, target, kind="error")
-    with pytest.raises(AlignmentError, match=r"y: must hold the 600 targets of X, got shape \(5,"):
+    with pytest.raises(AlignmentError, match=r"y: must hold the 600 targets of X, got 5; pass one"):
         unbin.permutation_test(model, sim.X, target, y=sim.y[:5])
     few = unbin.aggregate(sim.y, np.arange(600) % 4).align(np.arange(600) % 4)
     with pytest.raises(ParameterError, match=r"needs more blocks than features, got 4 blocks and"):

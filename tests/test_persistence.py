@@ -198,6 +198,13 @@ def change(text, place, value):
         (["fits", 0, "bins", "lower"], [1.0], "bins: must have as many ends as values"),
         (["fits", 0, "dispersion"], -1.0, "dispersion: must not be negative, got -1"),
         (["fits", 0, "block_sd"], -0.1, "block_sd: must not be negative, got -0.1"),
+        (
+            ["fits", 0, "dispersion"],
+            1e200,
+            "dispersion: must be at most 1e+100 in size, got 1e+200",
+        ),
+        (["fits", 0, "block_sd"], 1e200, "block_sd: must be at most 1e+100 in size, got 1e+200"),
+        (["fits", 0, "coef", 0], -1e200, "coef: must be at most 1e+100 in size, got 1e+200; save"),
         (["fits", 0, "n_people"], -1, "n_people: must not be negative, got -1"),
         (["fits", 0, "covariance", 2, 2], -0.5, "variances: must not be negative, got -0.5"),
         (["fits", 0, "path"], [[1.0]], "path: must have shape (1,), got (1, 1)"),

@@ -14,6 +14,7 @@ import pytest
 
 import unbin
 from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.outputs import write_texts
 from unbin.report import render_report, write_report
 
 VOID = {"meta", "link", "path", "use", "rect"}
@@ -277,8 +278,10 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     goal = tmp_path / "report.html"
     write_report(goal, "<p>é</p>")
     assert goal.read_bytes() == "<p>é</p>".encode()
-    with pytest.raises(TypeError):
+    with pytest.raises(ParameterError, match=r"^html: must be of class str, got NoneType"):
         write_report(goal, None)
+    with pytest.raises(TypeError):
+        write_texts({goal: None})
     assert goal.read_text(encoding="utf-8") == "<p>é</p>"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 

@@ -34,6 +34,10 @@ def run(seed: int, k: int) -> Outcome:  # noqa: ARG001
             result = call.make()
     except call.also as error:
         return Outcome("typed", f"{type(error).__name__}: {error}")
+    except Exception as error:
+        if call.wanted:
+            return Outcome("wrong", f"refused, {type(error).__name__}: {error}")
+        raise
     if call.right is None:
         return Outcome("wrong", f"accepted, got {words(result)}")
     return Outcome("right") if call.right(result) else Outcome("wrong", f"got {words(result)}")

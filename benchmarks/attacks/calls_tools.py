@@ -199,7 +199,8 @@ def saving() -> Iterator[Call]:
     yield from each("load", "of", _paths() | named, unbin.load)
     resume = lambda path: unbin.AggregatedGLM(checkpoint=path).fit(s.X, s.target)  # noqa: E731
     yield from each("fit", "checkpoint", named, resume)
-    models = [None, 3, "x", LinearRegression(), unbin.AggregatedGLM(), unbin.AggregatedGLM]
+    other = LinearRegression().fit(s.X, s.y)
+    models = [None, 3, "x", LinearRegression(), other, unbin.AggregatedGLM(), unbin.AggregatedGLM]
     yield from each("save", "model", models, lambda v: unbin.save(v, out))
     places = without(_paths(), "not there", "endless", *(p.name for p in _folder().iterdir()))
     places |= {"nowhere": "/nowhere/at/all.json"}
@@ -208,13 +209,16 @@ def saving() -> Iterator[Call]:
         "report.write_report", "to", places, lambda v: unbin.report.write_report(v, "x")
     )
     yield accepted("save", lambda: unbin.save(s.model, out, inputs={"people.csv": "0"}))
-    also = {"inputs": [3, "x", {"a": 3}], "encoding": [3, "x", {}]}
+    also = {"inputs": [3, "x", {"a": 3}], "encoding": [3, "x", {}], "public": ["x", 2, []]}
     yield from each("save", "", keywords(also), lambda v: unbin.save(s.model, out, **v))
     odd = np.char.add(s.blocks, "\ud800")
-    strange = unbin.AggregatedGLM().fit(s.X, unbin.aggregate(s.y, odd, 5).align(odd))
-    make = lambda: unbin.save(strange, out)  # noqa: E731
-    again = lambda _: bool((unbin.load(out).coef_ == strange.coef_).all())  # noqa: E731
-    yield Call("save", "half a character in ids", make, again)
+
+    def save_strange() -> bool:
+        strange = unbin.AggregatedGLM().fit(s.X, unbin.aggregate(s.y, odd, 5).align(odd))
+        unbin.save(strange, out)
+        return bool((unbin.load(out).coef_ == strange.coef_).all())
+
+    yield Call("save", "half a character in ids", save_strange, bool)
 
 
 # -- pictures ------------------------------------------------------------------------------------
@@ -228,7 +232,7 @@ def pictures() -> Iterator[Call]:
         "text": "x",
         "not fitted": unbin.AggregatedGLM(),
         "of several targets": s.several,
-        "of scikit-learn": LinearRegression(),
+        "of scikit-learn": LinearRegression().fit(s.X, s.y),
     }
     for what in ("coefficients", "histogram", "histograms", "objective_path", "published"):
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
@@ -242,10 +246,22 @@ def pictures() -> Iterator[Call]:
     yield from each("report.render_report", "oracle", oracles, lambda v: render(s.model, oracle=v))
     odd = {"level": ["x", None, NAN, 0, 1, 2, -1], "most": ["x", None, NAN, 0, -1, 1.5]}
     yield from each("plots.coefficients", "", keywords(odd), lambda v: draw(**v))
-    show = partial(plots.histogram, s.model)
+    show, several = partial(plots.histogram, s.model), partial(plots.histograms, s.model)
     yield accepted("plots.histogram", lambda: show("00"))
     yield accepted("plots.recovered", lambda: plots.recovered(s.y, s.y, [-1.0, 0, 1]))
     yield from each("plots.histogram", "block", ["nowhere", 3, [], NAN], show)
+    yield from each("plots.histograms", "blocks", ["nowhere", 3, [], NAN, [[]]], several)
+    looks = {"smallest": ["x", None, NAN, -1, 1.5], "fitted": ["x", None, 2], "ax": ["x", 3, []]}
+    yield from each("plots.histogram", "", keywords(looks), lambda v: show("00", **v))
+    yield from each("plots.histograms", "", keywords(looks), lambda v: several(["00"], **v))
+    curves = partial(plots.errors_by_bins, [2, 5])
+    yield accepted("plots.errors_by_bins", lambda: curves({"a": [1.0, 2.0]}))
+    errors = ["x", None, 3, [1.0], {"a": None}, {"a": "x"}, {"a": [1.0]}, {"a": [1.0, INF]}]
+    errors += [{"a": [[1.0], 2.0]}, {"a": ["x", "y"]}, {"a": {}}, {"a": [10**400, 1.0]}]
+    yield from each("plots.errors_by_bins", "errors", errors, curves)
+    sizes = without(vectors_like(np.arange(9.0)), "too short", "too long", "empty")
+    use = lambda v: plots.errors_by_bins(v, {"a": np.ones(9)})  # noqa: E731
+    yield from each("plots.errors_by_bins", "bins", sizes, use)
     yield Call("plots.histogram", "of matching", lambda: plots.histogram(s.matching, "00"))
     values, edges = without(vectors_like(s.y), "empty", "too short", "too long"), [-1.0, 0, 1]
     yield from each("plots.recovered", "z", values, lambda v: plots.recovered(v, s.y, edges))
@@ -255,7 +271,11 @@ def pictures() -> Iterator[Call]:
     others = {"None": None, "a model": s.model}
     yield from each("plots.permutation", "test", others, plots.permutation)
     yield from each("report.render_audit", "audit", others, partial(report.render_audit, title="t"))
-    yield Call("report.render_report", "inputs=3", lambda: render(s.model, inputs=3))
+    also: dict[str, list[Any]] = {"inputs": [3, "x", {"a": 3}, None], "public": ["x", 2, []]}
+    yield from each("report.render_report", "", keywords(also), lambda v: render(s.model, **v))
+    pages = {"None": None, "a number": 3, "bytes": b"x", "a model": s.model}
+    place = _folder() / "page.html"
+    yield from each("report.write_report", "html", pages, lambda v: report.write_report(place, v))
 
 
 GROUPS = (folds, permutations, audits, reading, saving, pictures)

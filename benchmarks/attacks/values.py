@@ -43,6 +43,8 @@ class Call:
         For a call that may be accepted: tells whether what came back is right.
     also : tuple of exceptions
         What it may raise besides, as Python documents.
+    wanted : bool
+        Whether it is a call as it should be, which nothing may refuse.
     """
 
     group: str
@@ -50,6 +52,7 @@ class Call:
     make: Callable[[], Any]
     right: Callable[[Any], bool] | None = None
     also: tuple[type[Exception], ...] = ()
+    wanted: bool = False
 
 
 def each(
@@ -67,7 +70,7 @@ def each(
 
 def accepted(group: str, make: Callable[[], Any]) -> Call:
     """Return the call as it should be: without it, refusals would say nothing."""
-    return Call(group, "as it should be", make, lambda _: True)
+    return Call(group, "as it should be", make, lambda _: True, wanted=True)
 
 
 def without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Coefficients written down during a fit, so that the next one goes on from there.
 
 A checkpoint holds coefficients and nothing about people. It knows which fit it is of, by a digest
-of the release, the scale of the columns and the settings; and whether it is whole, by a checksum.
+of the release, the scale of the columns, the settings and the number of coefficients; and whether
+it is whole, by a checksum.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def _written(step: Step, fit: str) -> str:
     assert step.parameters is not None
     content = {
         "format": _FORMAT,
-        "fit": fit,
+        "fit": _sized(fit, len(step.parameters)),
         "iteration": step.iteration,
         "parameters": [float(value).hex() for value in step.parameters],
     }
@@ -93,7 +94,9 @@ def _read(path: Path, fit: str) -> FloatArray:
         found = json.loads(path.read_text(encoding="utf-8"))
         checksum = found.pop("checksum")
         values = np.array([float.fromhex(value) for value in found["parameters"]])
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError
+    ) as error:  # fmt: skip
         raise CheckpointError(
             f"checkpoint {path}: must be a file that a fit wrote, got {type(error).__name__}; "
             "delete it, or name another file"
@@ -102,12 +105,21 @@ def _read(path: Path, fit: str) -> FloatArray:
         raise CheckpointError(
             f"checkpoint {path}: is damaged, got another checksum than was written; delete it"
         )
-    if found["fit"] != fit:
+    if found.get("fit") != _sized(fit, len(values)):
         raise CheckpointError(
             f"checkpoint {path}: is of another fit (other people, release or settings); delete "
             "it, or name another file"
         )
+    if not np.isfinite(values).all():
+        raise CheckpointError(
+            f"checkpoint {path}: must hold finite coefficients, got NaN or inf; delete it"
+        )
     return values
+
+
+def _sized(fit: str, n_parameters: int) -> str:
+    """Return the fingerprint of a fit with so many coefficients."""
+    return hashlib.sha256(f"{fit} {n_parameters}".encode()).hexdigest()
 
 
 def _checksum(content: dict[str, Any]) -> str:

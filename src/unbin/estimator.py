@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin.engines import Parts
-from unbin.exceptions import AggregatedTargetError, EngineError, ParameterError
+from unbin.exceptions import AggregatedTargetError, DomainError, EngineError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fits import (
     Fit,
@@ -32,7 +32,14 @@ from unbin.matching.solvers import SOLVERS
 from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
 from unbin.published import Published
 from unbin.release import Release
-from unbin.settings import check_choice, check_flag, check_number, check_share, check_whole
+from unbin.settings import (
+    check_choice,
+    check_flag,
+    check_generator,
+    check_number,
+    check_share,
+    check_whole,
+)
 from unbin.sources import is_source, open_slabs
 from unbin.summary import Coefficients, Summary, to_frame
 from unbin.survey import Surveyed
@@ -47,7 +54,6 @@ from unbin.validation import (
     check_init,
     check_observed,
     check_offset,
-    check_path,
     check_rows,
     check_threads,
     check_width,
@@ -56,6 +62,7 @@ from unbin.validation import (
     feature_names,
     new_offset,
     note_columns,
+    path_or_none,
     value_or_auto,
     warn_of,
 )
@@ -307,7 +314,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
             refuse_huge(X, where="X")
             check_width(X.shape[1])
-            y = TRANSFORMS[self.target_transform].observed(np.asarray(y, dtype=np.float64))
+            y = as_floats(y, where="y", error=DomainError)
+            y = TRANSFORMS[self.target_transform].observed(y)
             if family is not None:
                 check_observed(y, family)
             extra = check_offset(offset, len(X), family)
@@ -537,7 +545,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if isinstance(fit.imputed, np.ndarray) or fit.imputed is None:
             raise ParameterError("kind: matching has no draws; use kind='mean', or likelihood")
         m = 1 if size is None else check_whole("size", size, low=1)
-        rng = np.random.default_rng(random_state)
+        rng = check_generator(random_state)
         draws = transform.undo(np.stack([fit.imputed.draw(rng) for _ in range(m)]))
         return np.asarray(draws[0] if size is None else draws)
 
@@ -645,7 +653,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             check_choice("init", self.init, STARTS)
         if not (isinstance(self.n_init, str) and self.n_init == "auto"):
             check_whole("n_init", self.n_init, low=1)
-        if self.target_transform not in TRANSFORMS:
+        named = self.target_transform is None or isinstance(self.target_transform, str)
+        if not named or self.target_transform not in TRANSFORMS:
             raise ParameterError(
                 f"target_transform: must be None or 'log', got {self.target_transform!r}"
             )
@@ -670,7 +679,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             seed=int(check_random_state(self.random_state).randint(2**31)),
             n_threads=check_threads(self.n_jobs),
             method=self.method,
-            checkpoint=check_path("checkpoint", self.checkpoint),
+            checkpoint=path_or_none("checkpoint", self.checkpoint),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)

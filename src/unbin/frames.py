@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
+from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
 
 from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
@@ -29,6 +31,12 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
                 f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars "
                 "frame, or a mapping of column names to arrays"
             ) from None
+        except DuplicateError:
+            names = list(frame.columns)
+            twice = next(each for each in names if names.count(each) > 1)
+            raise ReleaseError(
+                f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
+            ) from None
         names = table.columns
     if name not in names:
         known = ", ".join(map(repr, names)) or "no columns"
@@ -36,10 +44,12 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
             f"column {name!r}: not in the frame, got {known}; say {role}=... with the column to "
             "read"
         )
-    return to_numpy(table[name])
+    return to_numpy(table[name], where=f"column {name!r}")
 
 
-def to_numpy(values: ArrayLike) -> NDArray[Any]:
+def to_numpy(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = ReleaseError
+) -> NDArray[Any]:
     """Return a one-dimensional numpy array; nulls of frames and masks become None or NaN."""
     if isinstance(values, np.ma.MaskedArray):
         return filled(values)
@@ -48,10 +58,19 @@ def to_numpy(values: ArrayLike) -> NDArray[Any]:
         if series.implementation.is_polars() and _has_long_texts(series):
             return np.array(series.to_list(), dtype=object)
         return np.asarray(series.to_numpy())
-    array = np.asarray(values)
+    array = _array(values, where, error)
     if array.dtype.kind in "US" and isinstance(values, list | tuple):
         return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
     return array
+
+
+def _array(values: Any, where: str, error: type[UnbinError]) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise error(
+            f"{where}: must hold one value per row, got rows of different length; correct them"
+        ) from None
 
 
 def _has_long_texts(series: nw.Series[Any]) -> bool:
@@ -95,7 +114,7 @@ def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainErro
 
 def as_text(values: ArrayLike, *, where: str) -> TextArray:
     """Return block ids as text; whole numbers are written without a decimal point."""
-    array = to_numpy(values)
+    array = to_numpy(values, where=where, error=BlockError)
     if array.ndim != 1:
         raise BlockError(
             f"{where}: block ids must be one-dimensional, got shape {array.shape}; pass one id per "
@@ -178,7 +197,7 @@ def _date_text(array: NDArray[Any], where: str) -> TextArray:
 
 
 def _object_text(array: NDArray[Any], where: str) -> TextArray:
-    missing = np.array([value is None or _is_na(value) or value != value for value in array])
+    missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
     if missing.any():
         raise _missing_id(where, missing)
     types = {type(value) for value in array}
@@ -195,8 +214,9 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     )
 
 
-def _is_na(value: Any) -> bool:
-    return type(value).__name__ in {"NAType", "NaTType"}
+def _is_missing(value: Any) -> bool:
+    nan = isinstance(value, Real) and value != value
+    return value is None or nan or type(value).__name__ in {"NAType", "NaTType"}
 
 
 def _missing_id(where: str, mask: BoolArray) -> BlockError:
@@ -206,17 +226,27 @@ def _missing_id(where: str, mask: BoolArray) -> BlockError:
     )
 
 
-def as_floats(values: ArrayLike, *, where: str) -> FloatArray:
+def as_floats(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = ReleaseError
+) -> FloatArray:
     """Return numbers as float64; nulls become NaN, text is refused."""
-    array = to_numpy(refuse_masked(values, where=where, error=ReleaseError))
+    array = to_numpy(refuse_masked(values, where=where, error=error), where=where, error=error)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        array = _array([np.nan if _is_missing(value) else value for value in array], where, error)
     if array.ndim != 1:
-        raise ReleaseError(
+        raise error(
             f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"
         )
-    if array.dtype.kind == "O":
-        array = np.array([np.nan if v is None or _is_na(v) else v for v in array])
     if array.dtype.kind not in "iufb":
-        raise ReleaseError(
-            f"{where}: must hold numbers, got {array.dtype}; convert them to numbers first"
-        )
+        raise error(f"{where}: must hold numbers, got {array.dtype}; convert them to numbers first")
     return array.astype(np.float64)
+
+
+def as_finite(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = DomainError
+) -> FloatArray:
+    """Return numbers as float64, none of them missing or infinite."""
+    numbers = as_floats(values, where=where, error=error)
+    if not np.isfinite(numbers).all():
+        raise error(f"{where}: must be finite, got NaN or inf; drop those rows")
+    return numbers

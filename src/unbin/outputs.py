@@ -25,6 +25,9 @@ def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
     All are written under other names first; only then do they take their places. ``errors`` says
     what happens to characters that UTF-8 does not have, as for ``open``.
     """
+    for path in texts:
+        if not path.name:
+            raise OutputError(f"{path}: must name a file, got a folder; choose another place")
     drafts: dict[Path, Path] = {}
     try:
         for path, text in texts.items():

@@ -24,21 +24,23 @@ import numpy as np
 from rich.progress import track
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.validation import validate_data
 
 from unbin import tables
 from unbin.contextual import block_context
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
 from unbin.families import BregmanFamily, get_family
-from unbin.frames import as_floats, refuse_masked
+from unbin.frames import as_finite, refuse_huge, refuse_masked
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.order import published_order
 from unbin.likelihood.statistics import published_counts
 from unbin.predictions import TRANSFORMS
 from unbin.release import Release
-from unbin.settings import check_choice, check_whole
+from unbin.settings import check_choice, check_generator, check_kind, check_whole
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, FloatArray, IntArray
+from unbin.validation import check_observed, check_rows
 
 _BLOCKS_PER_DEAL = 10
 _TIE = 1e-12
@@ -116,6 +118,8 @@ def permutation_test(
     >>> unbin.permutation_test(unbin.AggregatedGLM(), X, target, random_state=0).p_value < 0.01
     True
     """
+    check_kind("model", model, AggregatedGLM, instead="a model with its settings")
+    model._check_parameters()
     if not isinstance(target, AggregatedTarget):
         raise ParameterError(
             f"target: must be an aggregated target, got {type(target).__name__}; pass "
@@ -124,7 +128,7 @@ def permutation_test(
     n_permutations = check_whole("n_permutations", n_permutations, low=1)
     if check_choice("kind", kind, ("auto", *NAMES)) == "auto":
         kind = "block-means" if y is None else "error"
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     rounds = track(range(n_permutations), "permutations", disable=not progress)
     job = _Job(model, X, target, rng, rounds)
     run: Callable[[_Job], tuple[float, FloatArray]]
@@ -168,6 +172,14 @@ class _Job:
         model: AggregatedGLM = clone(self.model)
         return model.fit(self.X, self.target)
 
+    def matrix(self) -> FloatArray:
+        """Return the features as numbers, checked as a fit checks them."""
+        X = refuse_masked(self.X, where="X")
+        checked = validate_data(clone(self.model), X, dtype=np.float64)
+        check_rows(self.target, len(checked))
+        refuse_huge(checked, where="X")
+        return np.asarray(checked)
+
     def mean(self, fitted: AggregatedGLM) -> FloatArray:
         """Return the mean of everybody, their block's context included."""
         return fitted.predict(self.X, blocks=self.target.blocks)
@@ -176,10 +188,10 @@ class _Job:
 def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
     if y is None:
         raise ParameterError(f"y: kind={kind!r} needs the individual targets, got None; pass y=")
-    values = as_floats(y, where="y")
+    values = as_finite(y, where="y")
     if values.shape != job.target.shape:
         raise AlignmentError(
-            f"y: must hold the {len(job.target)} targets of X, got shape {values.shape}"
+            f"y: must hold the {len(job.target)} targets of X, got {len(values)}; pass one per row"
         )
     return values
 
@@ -189,7 +201,7 @@ def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
 
 def _errors(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
     fitted = job.fit()
-    mean, loss, codes = job.mean(fitted), _loss(fitted), job.target.codes
+    mean, loss, codes = job.mean(fitted), _loss(fitted, y), job.target.codes
     # rows sorted by block and, within it, at random: a permutation within blocks
     layout = np.argsort(codes, kind="stable")
     y, mean, codes = y[layout], mean[layout], codes[layout]
@@ -199,7 +211,7 @@ def _errors(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
 
 def _paper(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
     fitted = job.fit()
-    loss = _loss(fitted)
+    loss = _loss(fitted, y)
     oracle = clone(job.model).set_params(
         family=fitted.family_, alpha=fitted.alpha_, contextual=False
     )
@@ -212,10 +224,11 @@ def _paper(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
     return seen, np.array([permuted() for _ in job.rounds])
 
 
-def _loss(fitted: AggregatedGLM) -> Loss:
+def _loss(fitted: AggregatedGLM, y: FloatArray) -> Loss:
     """Return the family's mean divergence, or the mean squared error where it has none."""
     family = get_family(str(fitted.family_), fitted.n_trials)
     if isinstance(family, BregmanFamily) and fitted.target_transform is None:
+        check_observed(y, family)
         return lambda y, mean: float(family.divergence(y, mean).mean())
     return lambda y, mean: float(((y - mean) ** 2).mean())
 
@@ -231,9 +244,7 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     order = published_order(release, counts)
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
-    x = block_context(
-        np.asarray(refuse_masked(job.X, where="X"), dtype=np.float64), job.target
-    ).means
+    x = block_context(job.matrix(), job.target).means
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:

@@ -26,6 +26,7 @@ from unbin.fits import Fit
 from unbin.outputs import write_texts
 from unbin.published import Published, smallest_shown
 from unbin.readers.files import not_a_file
+from unbin.settings import LARGEST, check_kind, check_path, check_texts
 from unbin.typing import FloatArray
 
 FORMAT = "unbin model"
@@ -40,6 +41,8 @@ _KEYS = {
 }  # fmt: skip
 
 
+_LARGEST_FOUND = LARGEST**2
+"""No fit finds more: a variance of the largest outcomes, their ratio to the smallest features."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Halves of characters, which names of files and columns may hold and UTF-8 has not."""
 
@@ -95,8 +98,8 @@ def save(
         Whether everybody has the table already: then its counts are kept. When left out, as the
         release says (``release.public``).
     """
-    text = model_text(model, encoding=encoding, inputs=inputs, public=public)
-    write_texts({Path(path): text})
+    place = check_path("path", path)
+    write_texts({place: model_text(model, encoding=encoding, inputs=inputs, public=public)})
 
 
 def load(path: str | os.PathLike[str]) -> AggregatedGLM:
@@ -117,14 +120,17 @@ def model_text(
     public: bool | None = None,
 ) -> str:
     """Return the text of a model file; the parameters are those of :func:`save`."""
+    check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
+    if encoding is not None:
+        check_kind("encoding", encoding, Encoding, instead="what encoded the columns, or None")
     names = getattr(model, "feature_names_in_", None)
     data = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-        "inputs": dict(inputs or {}),
+        "inputs": {} if inputs is None else check_texts("inputs", inputs),
         "parameters": _parameters(model),
         "features": None if names is None else [str(name) for name in names],
         "n_features": int(model.n_features_in_),
@@ -169,7 +175,7 @@ def versions() -> dict[str, str]:
 
 def read_model(path: str | os.PathLike[str]) -> SavedModel:
     """Read a model file with all that was saved beside the model."""
-    place = Path(path)
+    place = check_path("path", path)
     data = _read_json(place)
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise ModelFileError(
@@ -319,6 +325,11 @@ def _require(array: FloatArray, shape: tuple[int, ...], name: str) -> None:
         raise ModelFileError(
             f"{name}: must be finite, of shape {shape}, got shape {array.shape}; save the model "
             "again"
+        )
+    if (np.abs(array) > _LARGEST_FOUND).any():
+        raise ModelFileError(
+            f"{name}: must be at most {_LARGEST_FOUND:g} in size, got {np.abs(array).max():g}; "
+            "save the model again"
         )
 
 

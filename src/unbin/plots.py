@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.frames import as_floats
+from unbin.frames import as_finite, as_floats, refuse_masked
 from unbin.likelihood.results import Status
 from unbin.permutation import NAMES, PermutationTest
 from unbin.published import Published
-from unbin.settings import check_share, check_whole
+from unbin.settings import check_flag, check_kind, check_share, check_whole
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.validation import feature_names
 
@@ -106,7 +106,7 @@ def histogram(
     if block is None:
         table = table.together()
     b = 0 if block is None else _place(table, block)
-    mask = table.masked(smallest)[b]
+    mask = _masked(table, smallest)[b]
     ax = _axes(ax, width=3.2, height=2.4)
     _draw_block(ax, table, b, mask, fitted=fitted)
     return ax
@@ -137,7 +137,7 @@ def histograms(
         Its ``child_axes`` are the panels, in the order of ``blocks``.
     """
     table = published(model)
-    if isinstance(blocks, str):
+    if blocks is not None and (isinstance(blocks, str) or not isinstance(blocks, Iterable)):
         blocks = [blocks]
     places = table.worst_first()[:_MOST_BLOCKS]
     if blocks is not None:
@@ -148,7 +148,7 @@ def histograms(
     rows = -(-len(places) // columns)
     ax = _axes(ax, width=2.4 * columns, height=2.1 * rows)
     ax.set_axis_off()
-    mask = table.masked(smallest)
+    mask = _masked(table, smallest)
     for k, b in enumerate(places):
         left, bottom = k % columns / columns, 1 - (k // columns + 1) / rows
         bounds = (left + 0.16 / columns, bottom + 0.2 / rows, 0.8 / columns, 0.62 / rows)
@@ -176,7 +176,7 @@ def recovered(z: ArrayLike, y: ArrayLike, edges: ArrayLike, *, ax: Axes | None =
     ax = _axes(ax, height=3.0)
     place = np.arange(len(ends) - 1)
     for values, name, shift, colour in ((y, "true", -0.2, _PALE), (z, "recovered", 0.2, BLUE)):
-        count = _count(as_floats(values, where=name), ends)
+        count = _count(as_finite(values, where=name), ends)
         ax.bar(place + shift, count, 0.4, color=colour, label=name)
     _edge_ticks(ax, ends[:-1], ends[1:], room=3 * _ROOM)
     ax.set_ylabel("people")
@@ -206,6 +206,7 @@ def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
     """Draw what permutations give, and what was seen (the paper's Fig. 1)."""
+    check_kind("test", test, PermutationTest, instead="what unbin.permutation_test returned")
     ax = _axes(ax, width=4.5, height=2.8)
     bins = int(np.clip(np.sqrt(len(test.null)), 5, 40))
     ax.hist(test.null, bins=bins, color=_PALE, label=f"{len(test.null):,} permutations")
@@ -227,17 +228,16 @@ def errors_by_bins(
     errors : mapping of name to (K,) or (R, K)
         One line each; of R repeats the mean, with a band of two standard errors each way.
     """
-    x = as_floats(bins, where="bins")
+    x = as_finite(bins, where="bins", error=ParameterError)
+    if not isinstance(errors, Mapping):
+        raise ParameterError(
+            f"errors: must be a mapping, got {type(errors).__name__}; pass errors by name"
+        )
     ax = _axes(ax, width=5.0, height=3.2)
     markers = "osD^vP"
     lines = []
     for k, (name, values) in enumerate(errors.items()):
-        table = np.atleast_2d(np.asarray(values, dtype=np.float64))
-        if table.shape[1:] != x.shape:
-            raise ParameterError(
-                f"errors: {name!r} must hold one error for each of the {len(x)} bins, got shape "
-                f"{np.shape(values)}"
-            )
+        table = _errors(name, values, len(x))
         mean = table.mean(axis=0)
         lines += ax.plot(x, mean, marker=markers[k % len(markers)], markersize=5, linewidth=1.4)
         if len(table) > 1:
@@ -275,6 +275,7 @@ def shorten(name: str, longest: int = _LONGEST) -> str:
 
 
 def _one(model: AggregatedGLM) -> AggregatedGLM:
+    check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
     if np.ndim(model.coef_) > 1:
         raise ParameterError("plots: need a model of one target, got several; fit them one by one")
@@ -291,12 +292,30 @@ def _oracle(oracle: AggregatedGLM | ArrayLike, d: int) -> tuple[FloatArray, Floa
     if isinstance(oracle, AggregatedGLM):
         coef, error = _estimates(oracle)
     else:
-        coef, error = as_floats(oracle, where="oracle"), None
+        coef, error = as_finite(oracle, where="oracle", error=ParameterError), None
     if coef.shape != (d,):
         raise ParameterError(
             f"oracle: must have the {d} coefficients of the model, got shape {coef.shape}"
         )
     return coef, error
+
+
+def _masked(table: Published, smallest: int) -> BoolArray:
+    return table.masked(check_whole("smallest", smallest, low=0))
+
+
+def _errors(name: str, values: ArrayLike, n_bins: int) -> FloatArray:
+    """Return errors as a table, a row per repeat."""
+    try:
+        table = np.atleast_2d(np.asarray(refuse_masked(values, where=name), dtype=np.float64))
+    except (TypeError, ValueError, OverflowError):
+        table = np.empty((0, 0))
+    if table.shape[1:] != (n_bins,) or np.isinf(table).any():
+        raise ParameterError(
+            f"errors: {name!r} must hold one error for each of the {n_bins} bins, got "
+            f"{type(values).__name__} of others; pass (bins,) or (repeats, bins)"
+        )
+    return table
 
 
 def _place(table: Published, block: str) -> int:
@@ -321,7 +340,9 @@ def _count(values: FloatArray, ends: FloatArray) -> IntArray:
 
 
 def _axes(ax: Axes | None, *, width: float = 6.4, height: float = 3.6) -> Axes:
-    if ax is None:
+    if ax is not None:
+        check_kind("ax", ax, Axes, instead="axes of matplotlib, or None")
+    else:
         ax = Figure(figsize=(width, height), layout="constrained").add_subplot()
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
@@ -343,6 +364,7 @@ def _dots(
 
 def _draw_block(ax: Axes, table: Published, b: int, mask: BoolArray, *, fitted: bool) -> None:
     """Draw bars for published counts, with intervals, hatches for masked and points for fitted."""
+    check_flag("fitted", fitted)
     valid = table.valid()[b]
     shown = np.flatnonzero(valid & ~mask)
     masked = np.flatnonzero(valid & mask)

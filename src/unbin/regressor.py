@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin.design import Design, lay_out
 from unbin.exceptions import (
     AggregatedTargetError,
+    DomainError,
     IdentificationWarning,
     ParameterError,
     ReleaseError,
@@ -158,7 +159,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
                 y_numeric=True,
                 ensure_all_finite=finite,
             )
-            y = np.asarray(y, dtype=np.float64)
+            y = as_floats(y, where="y", error=DomainError)
             check_observed(y, settings.family)
             found = _observed(settings.learner(X, y), y)
         else:

@@ -36,7 +36,7 @@ from unbin.frames import as_text
 from unbin.histograms import read_cumulative, read_histogram
 from unbin.intervals import narrow, uncertain_blocks
 from unbin.orders import read_means, read_order_statistics, read_values
-from unbin.settings import check_choice, check_flag, check_number
+from unbin.settings import check_choice, check_flag, check_kind, check_number
 from unbin.tables import Histogram, OrderStatistics
 from unbin.target import AggregatedTarget
 from unbin.typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
@@ -249,6 +249,7 @@ class Release:
 
         Where both name the number of people they must agree, and a block may have one histogram.
         """
+        check_kind("combine", other, Release, instead="a release, before it is aligned")
         names = np.union1d(self.blocks, other.blocks)
         parts = [spread_blocks(release, names) for release in (self, other)]
         known = [part.knows_people() for part in parts]
@@ -285,6 +286,7 @@ class Release:
                 "to_order_statistics: the release must hold histograms only, got order statistics "
                 "too; spell each release before combine()"
             )
+        self._require_counts("to_order_statistics")
         order = tables.histogram_to_order(self.histogram, self.n)
         nothing = tables.no_histogram(len(self.blocks))
         return Release(self.blocks, self.n, nothing, order, public=self.public)
@@ -301,6 +303,7 @@ class Release:
                 f"block {str(self.blocks[np.argmax(self.n == 0)])!r}: the number of people must be "
                 "known, got order statistics without it; read them with n=..."
             )
+        self._require_counts("to_histogram")
         order = self.order_statistics.with_ranks(self.n)
         tables.check_order(order, self.blocks)
         histogram = tables.order_to_histogram(order, self.n)
@@ -310,6 +313,7 @@ class Release:
     def to_cumulative(self) -> dict[str, Any]:
         """Return columns block, value, count: how many people are at or below each value."""
         self._require_exact("to_cumulative")
+        self._require_counts("to_cumulative")
         release = self.to_histogram() if len(self.order_statistics.value) else self
         points = tables.histogram_to_cumulative(release.histogram)
         block = np.repeat(self.blocks, np.diff(points.start))
@@ -486,6 +490,12 @@ class Release:
             raise ReleaseError(
                 f"{where}: needs exact counts, got {plural(int(uncertain.sum()), 'block')} with "
                 "counts known only as intervals; use to_columns()"
+            )
+
+    def _require_counts(self, where: str) -> None:
+        if not len(self.histogram.count) and not len(self.order_statistics.value):
+            raise ReleaseError(
+                f"{where}: needs counts or order statistics, got means alone; use to_columns()"
             )
 
     def is_published(self) -> BoolArray:

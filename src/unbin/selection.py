@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_consistent_length
 
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.folds import deal_blocks
-from unbin.settings import check_flag, check_whole
+from unbin.settings import check_flag, check_generator, check_whole
 from unbin.target import AggregatedTarget
 from unbin.typing import IntArray
 
@@ -50,6 +51,8 @@ class BlockKFold:
                 f"y: BlockKFold splits an aggregated target, got {type(y).__name__}; pass "
                 "release.align(blocks)"
             )
+        if X is not None:
+            check_consistent_length(X, y)
         fold = self._folds(y)[y.codes]
         rows = np.arange(len(y))
         for k in range(self.n_splits):
@@ -67,5 +70,5 @@ class BlockKFold:
                 f"n_splits: {self.n_splits} folds need as many blocks, got {n_blocks}; lower "
                 "n_splits"
             )
-        rng = np.random.default_rng(self.random_state) if self.shuffle else None
+        rng = check_generator(self.random_state) if self.shuffle else None
         return deal_blocks(y.release.n, self.n_splits, rng)

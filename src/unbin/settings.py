@@ -1,13 +1,18 @@
-"""The estimator's parameters, checked."""
+"""Settings of estimators and functions, checked."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
 from unbin.exceptions import ParameterError
+
+T = TypeVar("T")
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
@@ -17,6 +22,13 @@ def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:
             f"{name}: unknown, got {value!r}; use one of {', '.join(map(repr, choices))}"
         )
     return value
+
+
+def check_choices(name: str, values: Any, choices: tuple[str, ...]) -> tuple[str, ...]:
+    """Return some of ``choices``; a single one may stand alone."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        values = (values,)
+    return tuple(check_choice(name, value, choices) for value in values)
 
 
 LARGEST = 1e50
@@ -61,3 +73,44 @@ def check_flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise ParameterError(f"{name}: must be a bool, got {value!r}; pass True or False")
     return bool(value)
+
+
+def check_kind(name: str, value: Any, kind: type[T], *, instead: str) -> T:
+    """Return an object of class ``kind``; ``instead`` says what to pass where it is another."""
+    if not isinstance(value, kind):
+        got = value.__name__ + ", the class" if isinstance(value, type) else type(value).__name__
+        raise ParameterError(f"{name}: must be of class {kind.__name__}, got {got}; pass {instead}")
+    return value
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Return the path of a file."""
+    text = os.fspath(value) if isinstance(value, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        got = repr(value) if isinstance(value, str | bytes) else type(value).__name__
+        raise ParameterError(f"{name}: must be the path of a file, got {got}; pass text or a Path")
+    return Path(text)
+
+
+def check_texts(name: str, value: Any) -> dict[str, str]:
+    """Return texts by name."""
+    good = isinstance(value, Mapping) and all(
+        isinstance(item, str) for pair in value.items() for item in pair
+    )
+    if not good:
+        raise ParameterError(
+            f"{name}: must be texts by name, got {value!r}; pass for example "
+            "{'people.csv': 'its SHA-256'}"
+        )
+    return dict(value)
+
+
+def check_generator(random_state: Any) -> np.random.Generator:
+    """Return random numbers from a seed, or from numpy's own kinds of sources."""
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError):
+        raise ParameterError(
+            f"random_state: must be a seed, got {random_state!r}; pass a whole number of at least "
+            "0, or None"
+        ) from None

@@ -255,9 +255,14 @@ def _read(part: RowGroups, names: list[str]) -> Any:
 
 
 def _paths(pattern: str) -> Sequence[str]:
-    if Path(pattern).is_dir():
-        pattern = str(Path(pattern) / "*.parquet")
-    found = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
+    try:
+        if Path(pattern).is_dir():
+            pattern = str(Path(pattern) / "*.parquet")
+        found = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
+    except OSError as error:
+        raise ReadError(
+            f"{pattern[:60]}: cannot be opened, got {error.strerror}; check the path"
+        ) from None
     if not found:
         raise ReadError(f"{pattern}: must name Parquet files, got none; check the path")
     return found

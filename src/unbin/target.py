@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from unbin.exceptions import AggregatedTargetError, SplitBlockError
+from unbin.exceptions import (
+    AggregatedTargetError,
+    AlignmentError,
+    ParameterError,
+    SplitBlockError,
+)
 from unbin.typing import IntArray, TextArray
 
 if TYPE_CHECKING:
@@ -30,7 +35,7 @@ class AggregatedTarget:
 
     def __init__(self, release: Release, codes: IntArray) -> None:
         self.release = release
-        self.codes = codes
+        self.codes = _check_codes(release, codes)
 
     @property
     def shape(self) -> tuple[int]:
@@ -92,6 +97,39 @@ class AggregatedTarget:
     def __repr__(self) -> str:
         head, *rest = repr(self.release).splitlines()
         return "\n".join([f"AggregatedTarget: {len(self):,} rows", f"  {head}", *rest])
+
+
+def is_release(value: Any) -> bool:
+    """Tell whether something is a release, whose class is not known here."""
+    return hasattr(value, "align") and hasattr(value, "histogram")
+
+
+def _check_codes(release: Any, codes: Any) -> IntArray:
+    """Return the codes if every row is in a block, and every block has the rows it counts."""
+    if not is_release(release):
+        raise ParameterError(
+            f"release: must be a release, got {type(release).__name__}; use release.align(blocks)"
+        )
+    if not isinstance(codes, np.ndarray) or codes.dtype.kind not in "iu" or codes.ndim != 1:
+        got = getattr(codes, "dtype", type(codes).__name__)
+        raise ParameterError(
+            f"codes: must be a one-dimensional array of whole numbers, got {got}; use "
+            "release.align(blocks)"
+        )
+    n_blocks, low, high = len(release.blocks), codes.min(initial=0), codes.max(initial=0)
+    if low < 0 or high >= n_blocks:
+        raise ParameterError(
+            f"codes: must be positions in release.blocks, 0 to {n_blocks - 1}, got {low} to "
+            f"{high}; use release.align(blocks)"
+        )
+    rows = np.bincount(codes, minlength=n_blocks)
+    if (rows != release.n).any():
+        b = int(np.argmax(rows != release.n))
+        raise AlignmentError(
+            f"block {str(release.blocks[b])!r}: the release counts {release.n[b]} people, got "
+            f"{rows[b]} codes; use release.align(blocks)"
+        )
+    return np.asarray(codes)
 
 
 _NO_VALUES = (

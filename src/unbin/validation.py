@@ -26,9 +26,9 @@ from unbin.families import Family
 from unbin.fits import Fit
 from unbin.frames import as_floats, refuse_huge
 from unbin.release import Release
-from unbin.settings import check_whole
+from unbin.settings import check_path, check_whole
 from unbin.sources import Columns
-from unbin.target import AggregatedTarget
+from unbin.target import AggregatedTarget, is_release
 from unbin.typing import ArrayLike, FloatArray
 from unbin.wide import check_wide
 
@@ -49,7 +49,7 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
                 "align every release first"
             )
         return list(y)
-    if hasattr(y, "align") and hasattr(y, "histogram"):
+    if is_release(y):
         raise AggregatedTargetError(
             "y: a release does not know the rows of X; pass release.align(blocks)"
         )
@@ -122,13 +122,9 @@ def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) 
     return Columns(tuple(map(str, features or ())), block, offset)
 
 
-def check_path(name: str, path: Any) -> str | None:
+def path_or_none(name: str, path: Any) -> str | None:
     """Return a path as text, or None."""
-    if path is None:
-        return None
-    if not isinstance(path, str | Path) or not str(path):
-        raise ParameterError(f"{name}: must be a path, got {path!r}; pass one, or None")
-    return str(path)
+    return None if path is None else str(check_path(name, path))
 
 
 def check_threads(n_jobs: Any) -> int:
@@ -144,10 +140,7 @@ def check_offset(
     """Return the offset of n rows as numbers, or None; of a log or logit where that is the link."""
     if offset is None:
         return None
-    try:
-        values = as_floats(offset, where="offset")
-    except ReleaseError as error:
-        raise DomainError(str(error)) from None
+    values = as_floats(offset, where="offset", error=DomainError)
     if len(values) != n:
         raise AlignmentError(
             f"offset: must have one value per row of X, got {len(values)} for {n} rows; check it"

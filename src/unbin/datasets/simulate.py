@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import expit
 
 from unbin.exceptions import ParameterError
+from unbin.settings import check_generator
 from unbin.typing import FloatArray, TextArray
 
 
@@ -68,7 +69,7 @@ def simulate(
         raise ParameterError(f"family: must be one of {', '.join(_DRAW)}, got {family!r}")
     if n < n_blocks:
         raise ParameterError(f"n: {n} people do not fill {n_blocks} blocks; raise n")
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     codes = np.concatenate([np.arange(n_blocks), rng.integers(0, n_blocks, n - n_blocks)])
     codes = rng.permutation(codes)
     shift = rng.standard_normal((n_blocks, d))

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -38,14 +39,14 @@ _LEAST_BLOCKS = 10
 """Blocks from which a ridge can be chosen."""
 
 
-def families_for(release: Release, families: object) -> tuple[str, ...]:
+def families_for(release: Release, families: Any) -> tuple[str, ...]:
     """Return the families an attacker would try, simplest first."""
     if isinstance(families, str) and families == "auto":
         found = candidate_families(release, 1)
         return tuple(family.name for family in found if family.name not in _SLOW)
-    names = (families,) if isinstance(families, str) else tuple(families)  # type: ignore[arg-type]
-    unknown = [name for name in names if name not in FAMILIES]
-    if unknown or not names:
+    listed = isinstance(families, Iterable) and not isinstance(families, str)
+    names = tuple(families) if listed else (families,)
+    if not names or not all(isinstance(name, str) and name in FAMILIES for name in names):
         raise ParameterError(
             f"families: must be 'auto' or names of families, got {families!r}; use some of "
             f"{', '.join(FAMILIES)}"

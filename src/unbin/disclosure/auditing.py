@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from unbin.disclosure.attacks import ATTACKS
@@ -15,7 +14,13 @@ from unbin.disclosure.people import read_bins, read_records
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import Audit
 from unbin.disclosure.table import Settings, Task, audit_table
-from unbin.settings import check_choice, check_number, check_share, check_whole
+from unbin.settings import (
+    check_choices,
+    check_generator,
+    check_number,
+    check_share,
+    check_whole,
+)
 from unbin.typing import ArrayLike
 
 
@@ -27,7 +32,7 @@ def audit(
     *,
     target_transform: str | None = None,
     families: str | Sequence[str] = "auto",
-    attacks: Sequence[str] = ATTACKS,
+    attacks: str | Sequence[str] = ATTACKS,
     held_out: float = 0.2,
     rule: str | int = "cms",
     suppress: int | None = None,
@@ -62,7 +67,7 @@ def audit(
     families : "auto", str or sequence of str
         What attackers take the value for. "auto" is every family that can have produced the table,
         gamma left out, which takes minutes.
-    attacks : sequence of {"matching", "likelihood", "ridge"}
+    attacks : {"matching", "likelihood", "ridge"}, or a sequence of them
     held_out : float
         Share of the people of each block who are left out of the audited tables.
     rule : {"cms", "wonder", "nhs"} or int
@@ -104,14 +109,14 @@ def audit(
     >>> found.gain > 0.8
     True
     """
-    rng = np.random.default_rng(random_state)
+    rng = check_generator(random_state)
     records = read_records(
         X, y, blocks, target_transform=target_transform, held_out=held_out, rng=rng
     )
     plans = read_bins(bins, log=records.log)
     protection = Protection.parse(suppress, complementary, round, noise)
     settings = Settings(
-        attacks=tuple(check_choice("attacks", name, ATTACKS) for name in attacks),
+        attacks=check_choices("attacks", attacks, ATTACKS),
         families=families,
         smallest=smallest_allowed(rule),
         n_permutations=check_whole("n_permutations", n_permutations, low=1),

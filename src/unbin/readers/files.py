@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from unbin.exceptions import ParameterError
 from unbin.readers.parquet import parquet_records
 from unbin.readers.sheets import Sheet, read_error, shown
+from unbin.settings import check_path
 
 MAX_BYTES = 256 * 2**20
 """The most bytes of a file, after decompression."""
@@ -45,11 +44,7 @@ _BOMS = (
 
 def read_sheet(path: Any, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> Sheet:
     """Read CSV, TSV or Parquet, gzipped or not, as text cells."""
-    if not isinstance(path, str | os.PathLike):
-        raise ParameterError(
-            f"path: must be the path of a file, got {type(path).__name__}; pass text or a Path"
-        )
-    place = Path(os.fspath(path))
+    place = check_path("path", path)
     file = shown(place.name)[1:-1]
     data = read_bytes(place, file, max_bytes)
     if data[:4] == _PARQUET:

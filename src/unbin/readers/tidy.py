@@ -55,10 +55,11 @@ def read(sheet: Sheet, options: Options) -> Release:
     """Read a tidy file."""
     table = choose_rows(sheet.table(), options.where)
     names = {name.casefold() for name in table.header}
-    if options.count is not None:
-        names.add("count")
-    if options.label is not None:
-        names.add("label")
+    for role in ("count", "label"):
+        named = getattr(options, role)
+        if named is not None:
+            table.require(named, role=role)
+            names.add(role)
     kind = _kind(names)
     if kind is None:
         raise table.error(

@@ -14,6 +14,7 @@ from unbin.report.audit_pictures import draw_audit
 from unbin.report.audit_rows import attack_rows, cell_rows, change_rows, facts, gain_rows
 from unbin.report.page import NO_INPUTS, template, versions, when
 from unbin.report.svg import SETTINGS
+from unbin.settings import check_kind, check_texts
 
 
 def render_audit(
@@ -39,6 +40,7 @@ def render_audit(
         Names of the input files and their hashes.
     created : datetime or str, optional
     """
+    check_kind("audit", audit, Audit, instead="what unbin.audit returned")
     with style.context(["default", SETTINGS]):
         pictures = draw_audit(audit)
     return template("audit.html.j2").render(
@@ -60,7 +62,7 @@ def render_audit(
         n_permutations=f"{audit.n_permutations:,}",
         log=audit.log,
         command=command,
-        inputs=dict(inputs),
+        inputs=check_texts("inputs", inputs),
         versions=versions(),
         created=when(created),
     )

@@ -23,6 +23,7 @@ from unbin.published import Published, smallest_shown
 from unbin.report.pictures import draw
 from unbin.report.rows import coefficient_rows, facts, score_rows
 from unbin.report.svg import SETTINGS
+from unbin.settings import check_kind, check_path, check_texts
 from unbin.typing import ArrayLike
 
 _LEVEL = 0.95
@@ -61,6 +62,7 @@ def render_report(
         Whether everybody has the table already: then nothing is masked. When left out, as the
         release says (``release.public``).
     """
+    check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
     if np.ndim(model.coef_) > 1:
         raise ParameterError(
@@ -85,7 +87,7 @@ def render_report(
         scores=score_rows(model.selection_),
         n_tried=0 if model.selection_ is None else len(model.selection_.score),
         command=command,
-        inputs=dict(inputs),
+        inputs=check_texts("inputs", inputs),
         versions=versions(),
         created=when(created),
     )
@@ -93,7 +95,8 @@ def render_report(
 
 def write_report(path: str | Path, html: str) -> None:
     """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
-    write_texts({Path(path): html}, errors="replace")
+    text = check_kind("html", html, str, instead="the page that render_report returned")
+    write_texts({check_path("path", path): text}, errors="replace")
 
 
 def _words(model: AggregatedGLM) -> list[str]:
