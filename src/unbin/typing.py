@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
-BoolArray = NDArray[np.bool_]
-TextArray = NDArray[np.str_]
+# spelled out: NDArray[...] is an alias that NumPy defines in other ways from version to version,
+# and models are read by what their fields declare
+FloatArray = np.ndarray[tuple[Any, ...], np.dtype[np.float64]]
+IntArray = np.ndarray[tuple[Any, ...], np.dtype[np.int64]]
+BoolArray = np.ndarray[tuple[Any, ...], np.dtype[np.bool_]]
+TextArray = np.ndarray[tuple[Any, ...], np.dtype[np.str_]]
 ArrayLike = Any
 """What a user may pass where an array is read: list, array, or a column of a frame."""
-KeyArray = NDArray[np.uint64]
+KeyArray = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
