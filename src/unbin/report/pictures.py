@@ -83,7 +83,7 @@ def _all_panels(model: AggregatedGLM, table: Published, smallest: int) -> tuple[
     published = [panel(b, f"p{k}", fitted=False) for k, b in enumerate(first)]
     fitted += [panel(b, f"f{k}", fitted=True) for k, b in enumerate(worst)]
     left_out = int((~may).sum())
-    small = f" {plural(left_out, 'block')} with too few people left out." if left_out else ""
+    small = f" {plural(left_out, 'block')} whose counts are too small left out." if left_out else ""
     of_all = f"of {plural(len(table), 'block')}"
     if not may.any():
         small = f"No block has counts of {smallest} people or more, so none is drawn."
