@@ -295,7 +295,9 @@ def test_a_block_is_left_out_where_its_size_would_tell_that_of_a_small_one():
     y = X[:, 0] + rng.normal(size=len(codes))
     target = unbin.aggregate(y, blocks, bins=3).align(blocks)
     words = text_of(render_report(unbin.AggregatedGLM().fit(X, target), title=""))
-    assert "10 of 12 blocks, the largest first. 2 blocks whose counts are too small left out." in words
+    assert (
+        "10 of 12 blocks, the largest first. 2 blocks whose counts are too small left out." in words
+    )
     assert "block 00" not in words
     assert "block 11" not in words  # its people would leave 6 for the other
     assert "block 01 (200)" in words
