@@ -407,6 +407,16 @@ def test_what_explains_a_table_better_than_slopes_of_0(score, misfit, kind, stat
     assert _explains_more(problem, other, pooled) is more
 
 
+@pytest.mark.parametrize(("score", "final"), [(0.1, True), (-0.1, False)])
+def test_a_root_worse_than_slopes_of_0_is_not_the_last_word(score, final):
+    case = make_case(21)
+    problem = make_problem(case.design, case.release, get_family("gaussian"))
+    pooled = pooled_fit(problem, ridge_penalty(problem, 0.0), tol=1e-6, max_iter=50)
+    sums = replace(pooled.sums, mean=np.exp(score) * pooled.sums.mean)
+    root = replace(pooled, sums=sums, status=Status.CONVERGED)
+    assert fit_module._is_final(problem, root) is final
+
+
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "ordinal"])
 def test_the_pooled_fit_is_that_of_everybody_together(kind):
     """Against the same family fitted to a design without features."""

@@ -106,6 +106,25 @@ def test_columns_that_are_combinations_of_others_are_said(rows):
     assert not model.diagnostics_.identified
 
 
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+@pytest.mark.parametrize("y", ["observed", "likelihood"])
+def test_constant_features_change_nothing_else(y):
+    """They are not fitted: neither in degrees of freedom nor in the effects of blocks."""
+    rng = np.random.default_rng(0)
+    blocks = np.repeat([f"{b:02d}" for b in range(60)], 30)
+    X = rng.normal(size=(1800, 1)) + np.repeat(rng.normal(size=(60, 1)), 30, axis=0)
+    target = X[:, 0] + np.repeat(rng.normal(0, 0.5, 60), 30) + rng.normal(size=1800)
+    if y == "likelihood":
+        target = unbin.aggregate(target, blocks, 5).align(blocks)
+    wide = np.column_stack([X, np.ones((1800, 4))])
+    alone, more = (unbin.AggregatedGLM(tol=1e-8).fit(x, target) for x in (X, wide))
+    assert y == "observed" or alone.block_sd_ > 0.3
+    assert more.block_sd_ == pytest.approx(alone.block_sd_, rel=1e-6)
+    assert more.dispersion_ == pytest.approx(alone.dispersion_, rel=1e-6)
+    np.testing.assert_allclose(more.coef_[0], alone.coef_[0], rtol=1e-6)
+    np.testing.assert_allclose(more.standard_errors_[0], alone.standard_errors_[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("y", ["observed", "likelihood", "matching"])
 def test_constant_features_are_not_estimable(y):
     rng = np.random.default_rng(0)

@@ -42,11 +42,13 @@ def in_units(release: Release, units: Units) -> Release:
 
 def out_of_units(edges: FloatArray, units: Units, release: Release) -> FloatArray:
     """Return edges of bins in the units of the target, those of the release just as published."""
+    if units == Units():
+        return edges
     histogram = release.histogram
     listed = np.unique(
         np.concatenate([histogram.lower, histogram.upper, release.order_statistics.value])
     )
-    if units == Units() or not len(listed):
+    if not len(listed):
         return edges * units.scale + units.center
     place = np.minimum(np.searchsorted(units.into(listed), edges), len(listed) - 1)
     published = listed[place]

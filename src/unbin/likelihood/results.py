@@ -119,6 +119,7 @@ class LikelihoodFit:
     def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
         """Return the fit in the units of the target, of whose release it is."""
         counts = self.counts
+        lower, upper = out_of_units(np.stack([counts.lower, counts.upper]), units, release)
         factor = np.ones(len(self.theta) + len(self.nuisance))
         factor[: len(self.theta)] = units.slope
         square = np.outer(factor, factor)
@@ -129,11 +130,7 @@ class LikelihoodFit:
             covariance=self.covariance * square,
             information=self.information / square,
             model_covariance=self.model_covariance * square,
-            counts=replace(
-                counts,
-                lower=out_of_units(counts.lower, units, release),
-                upper=out_of_units(counts.upper, units, release),
-            ),
+            counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
             means=None if self.means is None else release.means,
