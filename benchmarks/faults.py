@@ -25,9 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import unbin
+from unbin._watching import watching
 from unbin.datasets import simulate
-from unbin.engines import dask as engine
-from unbin.watching import watching
+from unbin.rows.engines import dask as engine
 
 PAUSE = 1.0
 STEP = 0.3

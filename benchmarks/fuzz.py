@@ -35,12 +35,12 @@ import pandas as pd
 
 import unbin
 from mutations import OF_JSON, OF_TABLES, Mutation
-from unbin import checkpoint
-from unbin.encoding import Encoding
+from unbin._watching import Step, watching
 from unbin.exceptions import UnbinError
-from unbin.persistence import model_text, read_model
-from unbin.readers import DIALECTS
-from unbin.watching import Step, watching
+from unbin.fitting import checkpoint
+from unbin.people.encoding import Encoding
+from unbin.release.readers import DIALECTS
+from unbin.results.persistence import model_text, read_model
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 CHUNK = 5_000

@@ -24,14 +24,14 @@ import torch
 
 import unbin
 import unbin.families
-import unbin.fits
+import unbin.fitting.methods
 import unbin.likelihood.fit
 import unbin.likelihood.scoring
 import unbin.matching.fit
-from unbin import device, tables
-from unbin.release import Release
-from unbin.tables import Histogram
-from unbin.target import AggregatedTarget
+from unbin.release import Release, tables
+from unbin.release.tables import Histogram
+from unbin.release.target import AggregatedTarget
+from unbin.rows.engines import torch as device
 
 LIMIT_S, LIMIT_TIMES = 3.0, 20.0
 CASES = (("gaussian", "likelihood"), ("ordinal", "likelihood"), ("gaussian", "matching"))
@@ -117,8 +117,8 @@ def draw(n: int, d: int, n_blocks: int, n_bins: int, where: str, seed: int = 0) 
 def watched(clock: Clock) -> Any:
     """Time what a fit consists of, by replacing functions for a while."""
     places = [
-        (unbin.fits, "diagnose", "diagnostics (kernels included)"),
-        (unbin.fits, "published_of", "published counts"),
+        (unbin.fitting.methods, "diagnose", "diagnostics (kernels included)"),
+        (unbin.fitting.methods, "published_of", "published counts"),
         (unbin.likelihood.fit, "make_problem", "published counts laid out"),
         (unbin.likelihood.fit, "starting_point", "start (kernels included)"),
         (unbin.likelihood.fit, "score_sums", "pass (kernel and host)"),
@@ -359,7 +359,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.cells:
-        device.backend._CELLS.update(cpu=args.cells, other=args.cells)
+        device.machine._CELLS.update(cpu=args.cells, other=args.cells)
     machine = platform.processor() or platform.machine()
     if args.device.startswith("cuda"):
         machine = torch.cuda.get_device_name()

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import unbin
-from unbin.engines import local
+from unbin.rows.engines import local
 
 FILE_ROWS = 500_000
 
@@ -80,7 +80,7 @@ def fit(folder: Path, method: str, engine: str, d: int, workers: int, memory: st
         import dask
         import distributed
 
-        from unbin.engines.dask import MEMORY
+        from unbin.rows.engines.dask import MEMORY
 
         dask.config.set(MEMORY)
         cluster = distributed.LocalCluster(

@@ -13,8 +13,8 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 import unbin
-from unbin.design import lay_out
 from unbin.exceptions import BinError
+from unbin.rows.design import lay_out
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import fuzz

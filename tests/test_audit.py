@@ -14,8 +14,8 @@ from unbin.disclosure.attacks import attack, families_for
 from unbin.disclosure.baselines import between_variance, block_guess, block_means, shrunk
 from unbin.disclosure.gains import measure_gains
 from unbin.disclosure.guesses import Knowledge, bin_values
+from unbin.disclosure.inputs import hold_out, read_bins
 from unbin.disclosure.measures import Scale, most_exposed, nearness
-from unbin.disclosure.people import hold_out, read_bins
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.text import recommendation, too_much
 from unbin.disclosure.utility import linear_effects

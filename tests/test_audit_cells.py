@@ -9,8 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import unbin
-from unbin.derivation import possible_counts
-from unbin.disclosure.cells import check_cells, smallest_allowed
 from unbin.disclosure.protections import (
     Protection,
     believable_counts,
@@ -18,7 +16,9 @@ from unbin.disclosure.protections import (
     rounded,
     without_noise,
 )
+from unbin.disclosure.rules import check_cells, smallest_allowed
 from unbin.exceptions import ParameterError
+from unbin.release.derivation import possible_counts
 
 
 def enumerate_bounds(low, high, rows, columns):
@@ -228,7 +228,7 @@ def test_what_is_not_sure_to_be_hidden_is_not_within_the_rule(monkeypatch):
     blocks = np.repeat(np.repeat(list("abc"), 3), count.ravel())
     table = unbin.aggregate(y, blocks, [-0.5, 0.5, 1.5, 2.5])
     monkeypatch.setattr(
-        "unbin.disclosure.cells.possible_counts", partial(possible_counts, most_programs=0)
+        "unbin.disclosure.rules.possible_counts", partial(possible_counts, most_programs=0)
     )
     found = check_cells(y, table, 11, Protection(suppress=11, complementary=True))
     assert (found.exposed, found.exact, found.within_rule) == (0, False, False)

@@ -7,7 +7,7 @@ import pytest
 
 import unbin
 from test_report import Page, table, text_of
-from unbin.report import render_audit
+from unbin.results.report import render_audit
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unbin.exceptions import CountError, ParameterError, ReleaseError
-from unbin.readers.cells import SCHEMES, Cell, add_cells, find_scheme, parse_cell
-from unbin.readers.numbers import parse_edge, parse_number
+from unbin.release.readers.cells import SCHEMES, Cell, add_cells, find_scheme, parse_cell
+from unbin.release.readers.numbers import parse_edge, parse_number
 
 INF = float("inf")
 CELLS = [

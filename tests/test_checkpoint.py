@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin import checkpoint
+from unbin._watching import watching
 from unbin.datasets import simulate
 from unbin.exceptions import CheckpointError, ParameterError
-from unbin.watching import watching
+from unbin.fitting import checkpoint
 
 SCRIPT = """
 import sys, time, json, unbin
 from unbin.datasets import simulate
-from unbin.watching import watching
+from unbin._watching import watching
 path, method = sys.argv[1:]
 sim = simulate(3000, 4, 80, between=0.2, noise=1.0, random_state=0)
 target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)

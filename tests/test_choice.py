@@ -5,14 +5,14 @@ import pytest
 from scipy.special import expit
 
 import unbin
-from unbin.choice import RIDGES, Candidate, _choose, _scores, candidate_families
+from unbin._blocks import deal_blocks
 from unbin.datasets import simulate
-from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
-from unbin.folds import deal_blocks
+from unbin.likelihood.choice import RIDGES, Candidate, _choose, _scores, candidate_families
 from unbin.likelihood.fit import make_problem
 from unbin.likelihood.statistics import published_counts
+from unbin.rows.design import lay_out
 
 
 def test_held_out_scores_equal_refits_without_the_blocks():

@@ -18,7 +18,7 @@ import unbin
 from unbin.cli import app
 from unbin.cli.records import command_line
 from unbin.exceptions import ReadError
-from unbin.people import read_people
+from unbin.people.reading import read_people
 
 COMMANDS = ("check", "fit", "predict", "aggregate", "audit", "demo")
 FORMULA = "age + C(sex) + log(los)"
@@ -358,7 +358,8 @@ def test_predict_with_a_model_saved_in_python(small):
 def test_every_format_gives_the_same_people(library, tmp_path, monkeypatch):
     if library == "pandas":
         monkeypatch.setattr(
-            "unbin.people.find_spec", lambda name: None if name == "polars" else find_spec(name)
+            "unbin.people.reading.find_spec",
+            lambda name: None if name == "polars" else find_spec(name),
         )
     frame = pl.DataFrame(
         {"id": ["05001", "00", "é[bold]"], "x": [1.5, None, 3.0], "c": ["a", "b,;", None]}
@@ -404,7 +405,8 @@ def test_every_format_gives_the_same_people(library, tmp_path, monkeypatch):
 def test_damaged_people_are_refused(library, data, message, tmp_path, monkeypatch):
     if library == "pandas":
         monkeypatch.setattr(
-            "unbin.people.find_spec", lambda name: None if name == "polars" else find_spec(name)
+            "unbin.people.reading.find_spec",
+            lambda name: None if name == "polars" else find_spec(name),
         )
     (tmp_path / "people.csv").write_bytes(data)
     with pytest.raises(ReadError) as caught:
@@ -416,7 +418,7 @@ def test_people_that_are_not_there(tmp_path, monkeypatch):
     with pytest.raises(ReadError, match=r"x\.csv: must be a file, got no such file"):
         read_people(str(tmp_path / "x.csv"), text=[], columns=["a"])
     (tmp_path / "x.csv").write_text("a\n1\n")
-    monkeypatch.setattr("unbin.people.find_spec", {}.get)
+    monkeypatch.setattr("unbin.people.reading.find_spec", {}.get)
     with pytest.raises(ReadError, match="reading people needs polars or pandas, got neither"):
         read_people(str(tmp_path / "x.csv"), text=[], columns=["a"])
     with pytest.raises(ReadError, match=r"queries need duckdb, got none; pip install 'unbin\[sql"):
@@ -526,7 +528,7 @@ def test_a_folder_is_tried_before_the_work(small, monkeypatch):
         raise AssertionError("the work has begun")
 
     (small / "file").write_text("")
-    monkeypatch.setattr("unbin.people.read_people", fail)
+    monkeypatch.setattr("unbin.people.reading.read_people", fail)
     monkeypatch.setattr(import_module("unbin.cli.demo"), "simulate", fail)
     for command in (
         ("fit", small / "people.csv", small / "release.csv", "--block", "county", "--formula", "x"),
@@ -646,7 +648,7 @@ def test_an_unexpected_error_is_one_line_too(small, monkeypatch):
     def fail(*args, **kwargs):
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("unbin.people.read_people", fail)
+    monkeypatch.setattr("unbin.people.reading.read_people", fail)
     result = run("check", small / "people.csv", small / "release.csv", "--block", "county")
     assert (result.exit_code, result.stderr) == (
         1,

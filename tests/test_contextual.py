@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin.contextual import block_context
 from unbin.exceptions import AlignmentError, ParameterError
+from unbin.rows.contextual import block_context
 
 
 def people(effect, seed=0, n_blocks=200, size=30):

@@ -10,11 +10,11 @@ import pytest
 
 import unbin
 from test_partitions import write_people
-from unbin import sources
+from unbin._watching import watching
 from unbin.datasets import simulate
-from unbin.engines import dask as engine
 from unbin.exceptions import EngineError
-from unbin.watching import watching
+from unbin.rows import sources
+from unbin.rows.engines import dask as engine
 
 distributed = pytest.importorskip("distributed", reason="needs unbin[dask]")
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's own, when workers die

@@ -6,9 +6,9 @@ import pytest
 
 import unbin
 from unbin import AggregatedGLM
-from unbin.engines.dask import DaskParts
+from unbin._watching import watching
 from unbin.exceptions import EngineError, ReadError
-from unbin.watching import watching
+from unbin.rows.engines.dask import DaskParts
 
 distributed = pytest.importorskip("distributed", reason="needs unbin[dask]")
 dataframe = pytest.importorskip("dask.dataframe")

@@ -253,7 +253,7 @@ def test_parquet_that_is_none(tmp_path):
 
 def test_parquet_without_a_library(tmp_path, monkeypatch):
     (tmp_path / synpuf.FILES[0]).write_bytes(b"PAR1")
-    monkeypatch.setattr("unbin.people.find_spec", lambda _: None)
+    monkeypatch.setattr("unbin.people.reading.find_spec", lambda _: None)
     with pytest.raises(ReadError, match=r"Parquet needs pyarrow, got none; pip install 'unbin"):
         load_synpuf(tmp_path)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from unbin.design import lay_out
-from unbin.segments import chunks_of
+from unbin._blocks import chunks_of
+from unbin.rows.design import lay_out
 
 
 @pytest.fixture

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin import design as designs
 from unbin.datasets import simulate
-from unbin.design import lay_out, row_sums
-from unbin.engines import LocalParts, Recipe
-from unbin.engines.base import add
+from unbin.rows import design as designs
+from unbin.rows.design import lay_out, row_sums
+from unbin.rows.engines import LocalParts, Recipe
+from unbin.rows.engines.base import add
 
 
 def test_sums_are_added_in_order_whatever_the_threads():

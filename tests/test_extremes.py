@@ -10,6 +10,7 @@ import pytest
 
 import unbin
 from unbin import AggregatedGLM, Release
+from unbin._io import write_texts
 from unbin.exceptions import (
     BinError,
     BlockError,
@@ -22,7 +23,6 @@ from unbin.exceptions import (
     UnbinError,
 )
 from unbin.families import FAMILIES
-from unbin.outputs import write_texts
 
 N, B = 600, 30
 RNG = np.random.default_rng(0)

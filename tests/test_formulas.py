@@ -7,9 +7,9 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from unbin.encoding import Encoding
 from unbin.exceptions import EncodingError, FormulaError
-from unbin.formulas import parse_formula
+from unbin.people.encoding import Encoding
+from unbin.people.formulas import parse_formula
 
 PEOPLE = {
     "age": np.arange(1.0, 21.0),

@@ -8,8 +8,8 @@ import polars as pl
 import pytest
 
 from unbin import Release
+from unbin._frames import as_floats, as_text, column
 from unbin.exceptions import BlockError
-from unbin.frames import as_floats, as_text, column
 
 IDS = [
     (["05001", "5001"], ["05001", "5001"]),

@@ -17,7 +17,7 @@ import pytest
 
 from unbin import read_release
 from unbin.exceptions import ParameterError, ReadError
-from unbin.readers import build, eurostat, files
+from unbin.release.readers import build, eurostat, files
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 FIXTURES = Path(__file__).parent / "fixtures"

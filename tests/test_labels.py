@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbin.exceptions import BinError
-from unbin.readers.bins import close_gaps
-from unbin.readers.labels import Label, is_total, is_unknown, parse_label
+from unbin.release.readers.bins import close_gaps
+from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 
 INF = math.inf
 

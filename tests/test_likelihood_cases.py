@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from unbin.aggregation import aggregate
-from unbin.design import Design, lay_out
 from unbin.release import Release
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import Design, lay_out
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@ from scipy.special import expit
 
 import unbin
 from test_likelihood_cases import make_case
-from unbin.aggregation import aggregate
 from unbin.datasets import simulate
-from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
 from unbin.likelihood.effects import block_variance, effects_misfit
 from unbin.likelihood.fit import make_problem
 from unbin.likelihood.scoring import score_sums
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import lay_out
 
 
 def case_with_effects(seed, kind, sd=0.4, n_blocks=80, size=60):

@@ -9,11 +9,11 @@ from sklearn.model_selection import GridSearchCV
 
 import unbin
 from unbin.datasets import simulate
-from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning, ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
 from unbin.likelihood.identification import identification
+from unbin.rows.design import lay_out
 
 
 def published(family="gaussian", bins=8, seed=0, n=5000, n_blocks=50, **kwargs):

@@ -5,9 +5,6 @@ import pytest
 from scipy.optimize import minimize
 
 from test_likelihood_cases import make_case
-from unbin import tables
-from unbin.aggregation import aggregate
-from unbin.design import lay_out
 from unbin.exceptions import DomainError, ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import Status, fit_likelihood
@@ -26,7 +23,9 @@ from unbin.likelihood.scoring import ScoringResult, _Memory, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import published_counts
 from unbin.likelihood.thinning import thin, worth_thinning
-from unbin.release import Release
+from unbin.release import Release, tables
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import lay_out
 
 
 def coef_of(case, fit):

@@ -5,8 +5,6 @@ import numpy as np
 import pytest
 
 from test_likelihood_cases import make_case
-from unbin.aggregation import aggregate
-from unbin.design import lay_out
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.fit import make_problem, ridge_penalty
@@ -14,6 +12,8 @@ from unbin.likelihood.moments import PublishedMeans, accumulate, block_moments
 from unbin.likelihood.scoring import score_blocks, score_sums, solve_scaled
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import lay_out
 
 
 def family_of(kind):

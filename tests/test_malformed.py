@@ -20,7 +20,7 @@ from unbin.exceptions import (
     ReadError,
     UnbinError,
 )
-from unbin.report import render_audit, render_report, write_report
+from unbin.results.report import render_audit, render_report, write_report
 
 mpl.use("agg")
 NAN = float("nan")

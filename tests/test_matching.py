@@ -6,13 +6,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unbin
 from unbin.datasets import simulate
-from unbin.design import lay_out
 from unbin.exceptions import IdentificationWarning
 from unbin.families import get_family
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import _disagreement
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import Solution, Status
+from unbin.rows.design import lay_out
 
 FAMILIES = ["gaussian", "poisson", "binomial"]
 

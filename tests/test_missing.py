@@ -10,7 +10,6 @@ from sklearn.linear_model import LinearRegression
 
 import unbin
 from unbin import AggregatedGLM, AggregatedRegressor, Release
-from unbin.encoding import Encoding
 from unbin.exceptions import (
     BlockError,
     CountError,
@@ -20,6 +19,7 @@ from unbin.exceptions import (
     ParameterError,
     ReleaseError,
 )
+from unbin.people.encoding import Encoding
 
 N, B = 3000, 60
 RNG = np.random.default_rng(0)

@@ -8,9 +8,7 @@ import pytest
 
 import unbin
 from test_suppression import suppressed
-from unbin import sources
 from unbin.datasets import simulate
-from unbin.engines import LocalParts
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -20,7 +18,9 @@ from unbin.exceptions import (
     ReadError,
 )
 from unbin.matching.spread import Cuts, Line, runs_of, thresholds
-from unbin.survey import Slab, Surveyed, scale_of, survey
+from unbin.rows import sources
+from unbin.rows.engines import LocalParts
+from unbin.rows.survey import Slab, Surveyed, scale_of, survey
 
 
 def write_people(folder, sim, *, n_files=4, row_group_size=400, seed=1, offset=None):

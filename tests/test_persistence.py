@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin.encoding import Encoding
+from unbin._io import csv_text, write_texts
 from unbin.exceptions import AggregatedTargetError, ModelFileError, OutputError, ParameterError
 from unbin.families import FAMILIES
-from unbin.outputs import csv_text, write_texts
-from unbin.persistence import keeps_counts, read_model
+from unbin.people.encoding import Encoding
+from unbin.results.persistence import keeps_counts, read_model
 
 RNG = np.random.default_rng(0)
 BLOCKS = np.repeat([f"{c:02d}" for c in range(24)], 40)
@@ -91,7 +91,7 @@ def test_several_targets_and_the_oracle(tmp_path):
 def test_names_encoding_and_inputs_are_kept(tmp_path):
     people = {"age": X[:, 0], "odd [bold]": X[:, 1]}
     encoding, features = Encoding.build("age + `odd [bold]`", people)
-    frame = unbin.summary.to_frame(dict(zip(encoding.names, features.T, strict=True)))
+    frame = unbin.fitting.summary.to_frame(dict(zip(encoding.names, features.T, strict=True)))
     target = unbin.aggregate(TARGETS["gaussian"], BLOCKS, bins=4).align(BLOCKS)
     model = unbin.AggregatedGLM(random_state=np.random.RandomState(0)).fit(frame, target)
     unbin.save(model, tmp_path / "m.json", encoding=encoding, inputs={"a.csv": "00ff"})
@@ -308,7 +308,7 @@ def test_a_file_that_is_not_there_or_too_large(tmp_path, monkeypatch, saved):
     with pytest.raises(ModelFileError, match=r"m\.json: must be a file, got no such file"):
         unbin.load(tmp_path / "m.json")
     (tmp_path / "m.json").write_text(saved)
-    monkeypatch.setattr("unbin.persistence.MAX_BYTES", 100)
+    monkeypatch.setattr("unbin.results.persistence.MAX_BYTES", 100)
     with pytest.raises(ModelFileError, match="must have at most 100 bytes, got more"):
         unbin.load(tmp_path / "m.json")
 

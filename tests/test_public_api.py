@@ -4,8 +4,9 @@ import inspect
 import subprocess
 import sys
 
+import pytest
+
 import unbin
-import unbin.exceptions
 
 PUBLIC = [
     "AggregatedGLM",
@@ -15,9 +16,13 @@ PUBLIC = [
     "Release",
     "aggregate",
     "audit",
+    "datasets",
+    "exceptions",
     "load",
     "permutation_test",
+    "plots",
     "read_release",
+    "report",
     "save",
 ]
 
@@ -25,6 +30,18 @@ PUBLIC = [
 def test_public_names():
     assert sorted(unbin.__all__) == PUBLIC
     assert all(hasattr(unbin, name) for name in PUBLIC)
+
+
+def test_nothing_but_public_names_is_offered():
+    offered = [name for name in dir(unbin) if not name.startswith("_")]
+    assert sorted(offered) == PUBLIC
+
+
+@pytest.mark.parametrize("name", ["datasets", "exceptions", "plots", "report"])
+def test_modules_are_there_after_a_plain_import(name):
+    code = f"import unbin; print(unbin.{name}.__name__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip().endswith(name)
 
 
 def test_releases_are_read_as_documented():

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import unbin
-from unbin.derivation import possible_counts
 from unbin.exceptions import ParameterError
-from unbin.published import Published
-from unbin.report.pictures import total_is_safe
+from unbin.likelihood.published import Published
+from unbin.release.derivation import possible_counts
+from unbin.results.report.pictures import total_is_safe
 
 
 def table(count, low=None):

@@ -94,10 +94,10 @@ def test_draws_follow_the_law_of_bins_given_counts():
     target = unbin.aggregate(np.array([-1.0, -0.5, 0.5, 1.0]), codes, [-np.inf, 0, np.inf]).align(
         codes
     )
-    from unbin.design import lay_out
+    from unbin._blocks import chunks_of
     from unbin.likelihood.raking import Raking
     from unbin.likelihood.statistics import published_counts
-    from unbin.segments import chunks_of
+    from unbin.rows.design import lay_out
 
     design = lay_out(X, codes, 1, fit_intercept=False)
     family = get_family("gaussian")

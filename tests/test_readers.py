@@ -10,7 +10,7 @@ import pytest
 
 from unbin import AggregatedGLM, read_release
 from unbin.exceptions import BinError, ParameterError, ReadError
-from unbin.readers import DIALECTS
+from unbin.release.readers import DIALECTS
 
 FIXTURES = Path(__file__).parent / "fixtures"
 INF = float("inf")

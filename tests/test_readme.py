@@ -34,7 +34,7 @@ def test_commands_print_what_the_readme_says(tmp_path, monkeypatch):
     people = simulate().round(3)
     people.to_csv(tmp_path / "people.csv", index=False)
     release = unbin.aggregate(people["cost"], people["county"], bins=6)
-    table = unbin.summary.to_frame(release.to_columns()["histogram"], "pandas")
+    table = unbin.fitting.summary.to_frame(release.to_columns()["histogram"], "pandas")
     table.to_csv(tmp_path / "release.csv", index=False)
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.S)

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import unbin
 from unbin import AggregatedRegressor
+from unbin._watching import watching
 from unbin.datasets import simulate
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -33,7 +34,6 @@ from unbin.exceptions import (
 from unbin.families import get_family
 from unbin.matching.alternation import Nearest, Status, alternate
 from unbin.matching.bounds import rank_bounds
-from unbin.watching import watching
 
 
 def problem(family="gaussian", *, n=1500, n_blocks=30, bins=6, seed=0):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from unbin import Release, aggregate
 from unbin.exceptions import DomainError
 from unbin.families import Interval
-from unbin.tables import integer_edges
+from unbin.release.tables import integer_edges
 
 INF = float("inf")
 

@@ -13,9 +13,9 @@ import pandas as pd
 import pytest
 
 import unbin
+from unbin._io import write_texts
 from unbin.exceptions import IdentificationWarning, ParameterError
-from unbin.outputs import write_texts
-from unbin.report import render_report, write_report
+from unbin.results.report import render_report, write_report
 
 VOID = {"meta", "link", "path", "use", "rect"}
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from browser import Browser, find_chromium
-from unbin.report import render_audit, render_report, write_report
+from unbin.results.report import render_audit, render_report, write_report
 
 CHROMIUM = find_chromium()
 pytestmark = pytest.mark.skipif(

@@ -9,10 +9,10 @@ import pytest
 
 import unbin
 from unbin import AggregatedGLM, aggregation, validation
-from unbin.encoding import Encoding
 from unbin.exceptions import BinError, BlockError, EncodingError, ParameterError, SlowFitWarning
 from unbin.likelihood import room
-from unbin.people import read_people
+from unbin.people.encoding import Encoding
+from unbin.people.reading import read_people
 
 N, B = 1000, 20
 RNG = np.random.default_rng(0)

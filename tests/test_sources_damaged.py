@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import unbin
-from unbin import people
 from unbin.exceptions import CheckpointError, ModelFileError, ReadError
-from unbin.people import read_people
+from unbin.people import reading as people
+from unbin.people.reading import read_people
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -10,7 +10,7 @@ import pytest
 import unbin
 from unbin.datasets import simulate
 from unbin.exceptions import ParameterError
-from unbin.summary import Coefficients, Summary, to_frame
+from unbin.fitting.summary import Coefficients, Summary, to_frame
 
 TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
 SUMMARY = Summary(

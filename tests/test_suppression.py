@@ -20,7 +20,6 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import get_family
-from unbin.intervals import Rounding, narrow
 from unbin.likelihood.hidden import (
     _cut,
     _few_within,
@@ -34,6 +33,7 @@ from unbin.likelihood.statistics import published_counts
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
 from unbin.matching.splits import best_split
+from unbin.release.intervals import Rounding, narrow
 
 
 def _columns(release):

@@ -10,10 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbin import Release
-from unbin.exceptions import ReleaseError
-from unbin.families import Interval
-from unbin.matching.bounds import rank_bounds
-from unbin.segments import (
+from unbin._blocks import (
     block_of_rows,
     first_rows,
     last_rows,
@@ -22,7 +19,10 @@ from unbin.segments import (
     segment_sum,
     take_segments,
 )
-from unbin.tables import (
+from unbin.exceptions import ReleaseError
+from unbin.families import Interval
+from unbin.matching.bounds import rank_bounds
+from unbin.release.tables import (
     Histogram,
     OrderStatistics,
     cumulative_to_histogram,

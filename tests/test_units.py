@@ -5,9 +5,9 @@ import pytest
 
 import unbin
 from unbin.datasets import simulate
-from unbin.design import lay_out
 from unbin.families import FAMILIES, Units, get_family
-from unbin.units import in_units, out_of_units, units_of
+from unbin.release.units import in_units, out_of_units, units_of
+from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 60, 40
 FACTORS = [1e-9, 1e-3, 1e5, 1e9]

@@ -9,12 +9,12 @@ from typer.testing import CliRunner
 
 import unbin
 from test_cli import simulate as simulate_people
-from unbin import choice
+from unbin._watching import Step, watching
 from unbin.cli import app
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
 from unbin.exceptions import FitInterruptedError, IdentificationWarning
-from unbin.watching import Step, watching
+from unbin.likelihood import choice
 
 
 def _data():
@@ -130,7 +130,7 @@ def _write_study(folder):
     people = simulate_people()
     people.drop(columns="cost").to_csv(folder / "people.csv", index=False)
     release = unbin.aggregate(people["cost"], people["county"], bins=6)
-    table = unbin.summary.to_frame(release.to_columns()["histogram"], "pandas")
+    table = unbin.fitting.summary.to_frame(release.to_columns()["histogram"], "pandas")
     table.to_csv(folder / "release.csv", index=False)
 
 

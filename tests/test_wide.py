@@ -5,10 +5,10 @@ import pandas as pd
 import pytest
 
 import unbin
-from unbin import wide
 from unbin.exceptions import EngineError, ParameterError
 from unbin.likelihood import scoring
 from unbin.matching import solvers
+from unbin.rows import wide
 
 tabmat = pytest.importorskip("tabmat", reason="needs unbin[fast]")
 pytestmark = pytest.mark.filterwarnings("ignore:Input array is not contiguous")  # of tabmat's own

@@ -9,16 +9,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unbin.aggregation import aggregate
+    from unbin import datasets, exceptions
     from unbin.disclosure import audit
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
-    from unbin.persistence import load, save
-    from unbin.readers import read_release
     from unbin.regressor import AggregatedRegressor
-    from unbin.release import Release
+    from unbin.release import AggregatedTarget, Release
+    from unbin.release.aggregation import aggregate
+    from unbin.release.readers import read_release
+    from unbin.results import plots, report
+    from unbin.results.persistence import load, save
     from unbin.selection import BlockKFold
-    from unbin.target import AggregatedTarget
 
 __all__ = [
     "AggregatedGLM",
@@ -28,9 +29,13 @@ __all__ = [
     "Release",
     "aggregate",
     "audit",
+    "datasets",
+    "exceptions",
     "load",
     "permutation_test",
+    "plots",
     "read_release",
+    "report",
     "save",
 ]
 __version__ = "0.1.0"
@@ -38,27 +43,34 @@ __version__ = "0.1.0"
 _HOME = {
     "AggregatedGLM": "unbin.estimator",
     "AggregatedRegressor": "unbin.regressor",
-    "AggregatedTarget": "unbin.target",
+    "AggregatedTarget": "unbin.release",
     "BlockKFold": "unbin.selection",
     "Release": "unbin.release",
-    "aggregate": "unbin.aggregation",
+    "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
-    "load": "unbin.persistence",
+    "load": "unbin.results.persistence",
     "permutation_test": "unbin.permutation",
-    "save": "unbin.persistence",
-    "read_release": "unbin.readers",
+    "read_release": "unbin.release.readers",
+    "save": "unbin.results.persistence",
 }
+"""Where each public class and function lives."""
 
-_MODULES = ("plots", "report")
+_MODULES = {
+    "datasets": "unbin.datasets",
+    "exceptions": "unbin.exceptions",
+    "plots": "unbin.results.plots",
+    "report": "unbin.results.report",
+}
+"""Where each public module lives."""
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return import_module(f"unbin.{name}")
+        return import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'unbin' has no attribute {name!r}")
     return getattr(import_module(_HOME[name]), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__, *_MODULES])
+    return [*__all__, "__version__"]

@@ -13,26 +13,7 @@ from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.engines import Parts
-from unbin.exceptions import AggregatedTargetError, DomainError, EngineError, ParameterError
-from unbin.families import FAMILIES, Family, get_family
-from unbin.fits import (
-    Fit,
-    InMemory,
-    InParts,
-    OnDevice,
-    People,
-    Settings,
-    likelihood_fit,
-    matching_fit,
-    observed_fit,
-)
-from unbin.frames import as_floats, refuse_huge, refuse_masked
-from unbin.matching.solvers import SOLVERS
-from unbin.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
-from unbin.published import Published
-from unbin.release import Release
-from unbin.settings import (
+from unbin._checks import (
     check_choice,
     check_flag,
     check_generator,
@@ -40,13 +21,11 @@ from unbin.settings import (
     check_share,
     check_whole,
 )
-from unbin.sources import is_source, open_slabs
-from unbin.summary import Coefficients, Summary, to_frame
-from unbin.survey import Surveyed
-from unbin.tabulate import covariance_of, glance, summarise, tabulate
-from unbin.target import AggregatedTarget
-from unbin.typing import ArrayLike, FloatArray
-from unbin.validation import (
+from unbin._frames import as_floats, refuse_huge, refuse_masked
+from unbin._typing import ArrayLike, FloatArray
+from unbin.exceptions import AggregatedTargetError, DomainError, EngineError, ParameterError
+from unbin.families import FAMILIES, Family, get_family
+from unbin.fitting.inputs import (
     as_columns,
     as_releases,
     as_targets,
@@ -66,7 +45,28 @@ from unbin.validation import (
     value_or_auto,
     warn_of,
 )
-from unbin.wide import is_wide
+from unbin.fitting.methods import (
+    Fit,
+    InMemory,
+    InParts,
+    OnDevice,
+    People,
+    Settings,
+    likelihood_fit,
+    matching_fit,
+    observed_fit,
+)
+from unbin.fitting.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
+from unbin.fitting.summary import Coefficients, Summary, to_frame
+from unbin.fitting.tabulate import covariance_of, glance, summarise, tabulate
+from unbin.likelihood.published import Published
+from unbin.matching.solvers import SOLVERS
+from unbin.release import Release
+from unbin.release.target import AggregatedTarget
+from unbin.rows.engines import Parts
+from unbin.rows.sources import is_source, open_slabs
+from unbin.rows.survey import Surveyed
+from unbin.rows.wide import is_wide
 
 METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
@@ -403,7 +403,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         settings: Settings,
     ) -> AggregatedGLM:
         """Fit to people in an array or a tensor, on a device."""
-        device = import_module("unbin.device")
+        device = import_module("unbin.rows.engines.torch")
         machine, ranked = self._machine(), self.method == "matching"
         if is_wide(X):
             raise EngineError(
@@ -454,13 +454,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 "engine 'torch': solver 'alternating' needs everybody's targets, which stay on the "
                 "device; use solver='lbfgs', or engine='local'"
             )
-        return import_module("unbin.device").open_machine(self.device, self.dtype)
+        return import_module("unbin.rows.engines.torch").open_machine(self.device, self.dtype)
 
     def _where(self, people: Surveyed) -> People:
         """Return surveyed people, read onto the device if that is where they are to be."""
         if self.engine != "torch":
             return InParts(people)
-        device = import_module("unbin.device")
+        device = import_module("unbin.rows.engines.torch")
         found = device.read_people(people, self._machine(), ranked=self.method == "matching")
         return OnDevice(found)
 

@@ -26,21 +26,20 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import validate_data
 
-from unbin import tables
-from unbin.contextual import block_context
+from unbin._checks import check_choice, check_generator, check_kind, check_whole
+from unbin._frames import as_finite, refuse_huge, refuse_masked
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
 from unbin.families import BregmanFamily, get_family
-from unbin.frames import as_finite, refuse_huge, refuse_masked
+from unbin.fitting.inputs import check_observed, check_rows
+from unbin.fitting.predictions import TRANSFORMS
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.order import published_order
 from unbin.likelihood.statistics import published_counts
-from unbin.predictions import TRANSFORMS
-from unbin.release import Release
-from unbin.settings import check_choice, check_generator, check_kind, check_whole
-from unbin.target import AggregatedTarget
-from unbin.typing import ArrayLike, FloatArray, IntArray
-from unbin.validation import check_observed, check_rows
+from unbin.release import Release, tables
+from unbin.release.target import AggregatedTarget
+from unbin.rows.contextual import block_context
 
 _BLOCKS_PER_DEAL = 10
 _TIE = 1e-12

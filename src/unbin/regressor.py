@@ -12,7 +12,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state, get_tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unbin.design import Design, lay_out
+from unbin._blocks import deal_blocks
+from unbin._checks import check_choice, check_number, check_whole
+from unbin._frames import as_floats, filled, refuse_masked
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
     DomainError,
@@ -21,16 +24,13 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import BregmanFamily, get_family
-from unbin.folds import deal_blocks
-from unbin.frames import as_floats, filled, refuse_masked
+from unbin.fitting.inputs import as_targets, check_observed, check_rows, copy_columns
 from unbin.matching.alternation import Alternation, Nearest, Status, alternate, floored
 from unbin.matching.fit import matching_bounds, release_divergence
 from unbin.matching.objective import Objective
 from unbin.matching.start import block_means_start
-from unbin.settings import check_choice, check_number, check_whole
-from unbin.target import AggregatedTarget
-from unbin.typing import ArrayLike, FloatArray, IntArray
-from unbin.validation import as_targets, check_observed, check_rows, copy_columns
+from unbin.release.target import AggregatedTarget
+from unbin.rows.design import Design, lay_out
 
 STARTS = ("block-means", "splines")
 KNOTS = (0.25, 0.5, 0.75)

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_consistent_length
 
+from unbin._blocks import deal_blocks
+from unbin._checks import check_flag, check_generator, check_whole
+from unbin._typing import IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
-from unbin.folds import deal_blocks
-from unbin.settings import check_flag, check_generator, check_whole
-from unbin.target import AggregatedTarget
-from unbin.typing import IntArray
+from unbin.release.target import AggregatedTarget
 
 
 class BlockKFold:

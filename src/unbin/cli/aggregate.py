@@ -28,9 +28,9 @@ def aggregate(
 
     Example: unbin aggregate people.csv --target cost --block county --bins 10 --output release.csv
     """
-    from unbin.aggregation import aggregate as publish
-    from unbin.outputs import csv_text, write_texts
-    from unbin.people import read_people
+    from unbin._io import csv_text, write_texts
+    from unbin.people.reading import read_people
+    from unbin.release.aggregation import aggregate as publish
 
     ids = [] if block is None else [block]
     rows = read_people(people, text=ids, columns=[target, *ids])
@@ -67,7 +67,7 @@ def _open_ends(columns: dict[str, Any]) -> dict[str, Any]:
 
 
 def _warn_escaped(blocks: Any) -> None:
-    from unbin.outputs import safe_cell
+    from unbin._io import safe_cell
 
     changed = [str(block) for block in blocks if safe_cell(str(block)) != str(block)]
     if changed:

@@ -12,7 +12,7 @@ from unbin.cli.console import FAILED, progress, reported, say
 from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
-    from unbin.people import People
+    from unbin.people.reading import People
 
 _MOST_CATEGORIES = 50
 """Columns of text with more are taken for names and numbers of people, and left out."""
@@ -89,10 +89,10 @@ def audit(
     --fail-above 0.3 --output audit
     """
     from unbin.disclosure import audit as measure
-    from unbin.disclosure.people import EVERYBODY
+    from unbin.disclosure.inputs import EVERYBODY
     from unbin.disclosure.text import too_much, why_none
-    from unbin.encoding import Encoding
-    from unbin.summary import to_frame
+    from unbin.fitting.summary import to_frame
+    from unbin.people.encoding import Encoding
 
     levels = list(block or [])
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
@@ -138,8 +138,8 @@ def audit(
 
 def _read(people: str, target: str, levels: list[str], formula: str | None) -> tuple[People, str]:
     """Return the columns of people that are needed, and the formula of what attackers know."""
-    from unbin.formulas import parse_formula, quote
-    from unbin.people import read_people
+    from unbin.people.formulas import parse_formula, quote
+    from unbin.people.reading import read_people
 
     if formula is not None:
         parsed = parse_formula(formula)
@@ -178,7 +178,7 @@ def _edges(text: str) -> list[float]:
 
 def _record(found: Any, rows: People, target: str) -> dict[str, str]:
     """Return the files of an audit by name."""
-    from unbin.report import render_audit
+    from unbin.results.report import render_audit
 
     return {
         "audit.json": found.to_json(),

@@ -28,7 +28,7 @@ def check(
     Example: unbin check people.csv release.csv --block county
     """
     from unbin.exceptions import ParameterError
-    from unbin.people import read_people
+    from unbin.people.reading import read_people
 
     if block is None:
         raise ParameterError("--block: must name the column of blocks, got none; add it")

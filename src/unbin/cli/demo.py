@@ -9,14 +9,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from unbin.aggregation import aggregate
+from unbin._io import make_folder
+from unbin._typing import FloatArray
 from unbin.cli.records import check_output
 from unbin.datasets import Simulation, simulate
 from unbin.estimator import AggregatedGLM
-from unbin.outputs import make_folder
-from unbin.report import render_report, write_report
-from unbin.summary import to_frame
-from unbin.typing import FloatArray
+from unbin.fitting.summary import to_frame
+from unbin.release.aggregation import aggregate
+from unbin.results.report import render_report, write_report
 
 FEATURES = ("age", "income", "distance")
 _COEF = np.array([0.8, -0.5, 0.3])

@@ -15,11 +15,11 @@ from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
-    from unbin.encoding import Encoding
+    from unbin._typing import FloatArray
     from unbin.estimator import AggregatedGLM
+    from unbin.people.encoding import Encoding
     from unbin.release import Release
-    from unbin.target import AggregatedTarget
-    from unbin.typing import FloatArray
+    from unbin.release.target import AggregatedTarget
 
 _CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
 
@@ -93,10 +93,10 @@ def fit(
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results
     """
+    from unbin._checks import check_choice, check_share
     from unbin.estimator import AggregatedGLM
     from unbin.exceptions import ParameterError
-    from unbin.formulas import parse_formula
-    from unbin.settings import check_choice, check_share
+    from unbin.people.formulas import parse_formula
 
     if write_imputed and output is None:
         raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
@@ -142,7 +142,7 @@ def fit(
 
 
 def _say_what_is_left_out(model: AggregatedGLM) -> None:
-    from unbin.persistence import keeps_counts
+    from unbin.results.persistence import keeps_counts
 
     if not keeps_counts(model):
         say(
@@ -164,9 +164,9 @@ class _Data:
 
 def _read(people: str, formula: str, block: str | None, table: Release) -> _Data:
     """Read and encode people; everybody is in the block of a table of one block."""
-    from unbin.encoding import Encoding
-    from unbin.formulas import parse_formula
-    from unbin.people import read_people
+    from unbin.people.encoding import Encoding
+    from unbin.people.formulas import parse_formula
+    from unbin.people.reading import read_people
 
     parsed = parse_formula(formula)
     ids = [] if block is None else [block]
@@ -182,7 +182,7 @@ def _read(people: str, formula: str, block: str | None, table: Release) -> _Data
 
 def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
-    from unbin.summary import to_frame
+    from unbin.fitting.summary import to_frame
 
     frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()
@@ -251,9 +251,9 @@ def _record(
     model: AggregatedGLM, encoding: Encoding, level: float, inputs: dict[str, str]
 ) -> dict[str, str]:
     """Return the files of a fit by name."""
-    from unbin.outputs import csv_text
-    from unbin.persistence import model_text
-    from unbin.report import render_report
+    from unbin._io import csv_text
+    from unbin.results.persistence import model_text
+    from unbin.results.report import render_report
 
     return {
         "model.json": model_text(model, encoding=encoding, inputs=inputs),
@@ -283,7 +283,7 @@ def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dic
 
 
 def _imputed(model: AggregatedGLM, blocks: Any) -> str:
-    from unbin.outputs import csv_text
+    from unbin._io import csv_text
 
     return csv_text({"block": blocks, "imputed": model.impute()})
 

@@ -11,14 +11,14 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unbin._watching import Step
     from unbin.estimator import AggregatedGLM
-    from unbin.watching import Step
 
 
 @contextmanager
 def watched(show: Callable[[str], None]) -> Iterator[None]:
     """Show every step of the fits made inside, and stop them at the first Ctrl-C."""
-    from unbin.watching import watching
+    from unbin._watching import watching
 
     progress = _Progress(show)
     if threading.current_thread() is not threading.main_thread():  # signals are the main thread's

@@ -70,7 +70,7 @@ def open_release(
     public: bool | None = None,
 ) -> Release:
     """Read the published table."""
-    from unbin.readers import read_release
+    from unbin.release.readers import read_release
 
     return read_release(
         path,

@@ -11,8 +11,8 @@ from unbin.cli import options
 from unbin.cli.console import reported, say
 
 if TYPE_CHECKING:
-    from unbin.people import People
-    from unbin.persistence import SavedModel
+    from unbin.people.reading import People
+    from unbin.results.persistence import SavedModel
 
 _NONE = "0"
 """What --offset says for nobody's."""
@@ -47,9 +47,9 @@ def predict(
 
     Example: unbin predict results/model.json people.csv --output predictions.csv
     """
-    from unbin.outputs import csv_text, write_texts
-    from unbin.people import read_people
-    from unbin.persistence import read_model
+    from unbin._io import csv_text, write_texts
+    from unbin.people.reading import read_people
+    from unbin.results.persistence import read_model
 
     saved = read_model(model)
     encoding = saved.encoding
@@ -80,7 +80,7 @@ def predict(
 
 def _offset(rows: People, name: str | None) -> Any:
     """Return the offset of each row, a number for all of them, or None."""
-    from unbin.frames import as_floats
+    from unbin._frames import as_floats
 
     if name is None or name == _NONE:
         return None if name is None else 0.0
@@ -104,8 +104,8 @@ def _columns(saved: SavedModel) -> list[str]:
 
 def _features(saved: SavedModel, rows: People) -> Any:
     """Return the features as a frame with the names of the fit."""
-    from unbin.frames import as_floats
-    from unbin.summary import to_frame
+    from unbin._frames import as_floats
+    from unbin.fitting.summary import to_frame
 
     if saved.encoding is None:
         columns = {name: as_floats(rows.column(name), where=name) for name in _columns(saved)}

@@ -13,7 +13,7 @@ _LOGIN = re.compile(r"(://)[^/@\s]*@")
 
 def check_output(folder: Path | None) -> None:
     """See that a folder can be written to, before the work whose results it is to hold."""
-    from unbin.outputs import check_folder
+    from unbin._io import check_folder
 
     if folder is not None:
         check_folder(folder)
@@ -21,7 +21,7 @@ def check_output(folder: Path | None) -> None:
 
 def write(folder: Path, texts: dict[str, str]) -> str:
     """Write files into a folder, all or none, and return what was written."""
-    from unbin.outputs import make_folder, write_texts
+    from unbin._io import make_folder, write_texts
 
     make_folder(folder)
     write_texts({folder / name: text for name, text in texts.items()})

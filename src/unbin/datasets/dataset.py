@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import ParameterError, ReadError
-from unbin.people import People
-from unbin.typing import BoolArray, FloatArray, IntArray, TextArray
+from unbin.people.reading import People
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ import zlib
 from collections.abc import Collection
 from pathlib import Path
 
+from unbin._io import make_folder
 from unbin.exceptions import DownloadError, OutputError
-from unbin.outputs import make_folder
 
 MAX_BYTES = 256 * 2**20
 """The most bytes of a download, and of what it unpacks to."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from unbin._checks import check_generator
+from unbin._typing import FloatArray, TextArray
 from unbin.exceptions import ParameterError
-from unbin.settings import check_generator
-from unbin.typing import FloatArray, TextArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
+from unbin._typing import BoolArray, FloatArray, TextArray
 from unbin.datasets.dataset import Dataset, numbers, require, texts
 from unbin.datasets.download import cache_folder, fetch_zipped
 from unbin.exceptions import ReadError
-from unbin.people import People, read_people
-from unbin.typing import BoolArray, FloatArray, TextArray
+from unbin.people.reading import People, read_people
 
 URL = (
     "https://www.cms.gov/research-statistics-data-and-systems/downloadable-public-use-files/"

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
+from unbin._typing import BoolArray, FloatArray, TextArray
 from unbin.datasets.dataset import Dataset, numbers, require, texts
 from unbin.exceptions import ReadError
-from unbin.people import People, read_people
-from unbin.typing import BoolArray, FloatArray, TextArray
+from unbin.people.reading import People, read_people
 
 COUNTY = ("PAT_COUNTY", "COUNTY")
 """The county of the patient: the name has changed with the years."""

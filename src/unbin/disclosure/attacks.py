@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin.choice import candidate_families
+from unbin._typing import FloatArray
 from unbin.disclosure.baselines import block_means, shrunk
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.disclosure.protections import believable_counts, without_noise
@@ -24,10 +24,10 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import FAMILIES, BregmanFamily, get_family
+from unbin.likelihood.choice import candidate_families
 from unbin.likelihood.raking import Raking
 from unbin.release import Release
-from unbin.target import AggregatedTarget
-from unbin.typing import FloatArray
+from unbin.release.target import AggregatedTarget
 
 ATTACKS = ("matching", "likelihood", "ridge")
 """The paper's estimator, the likelihood as it is, and with a ridge that held-out blocks choose."""

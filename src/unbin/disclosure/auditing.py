@@ -8,20 +8,20 @@ from typing import Any
 
 from rich.console import Console
 
-from unbin.disclosure.attacks import ATTACKS
-from unbin.disclosure.cells import smallest_allowed
-from unbin.disclosure.people import read_bins, read_records
-from unbin.disclosure.protections import Protection
-from unbin.disclosure.results import Audit
-from unbin.disclosure.table import Settings, Task, audit_table
-from unbin.settings import (
+from unbin._checks import (
     check_choices,
     check_generator,
     check_number,
     check_share,
     check_whole,
 )
-from unbin.typing import ArrayLike
+from unbin._typing import ArrayLike
+from unbin.disclosure.assessment import Settings, Task, audit_table
+from unbin.disclosure.attacks import ATTACKS
+from unbin.disclosure.inputs import read_bins, read_records
+from unbin.disclosure.protections import Protection
+from unbin.disclosure.results import Audit
+from unbin.disclosure.rules import smallest_allowed
 
 
 def audit(

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from unbin._typing import FloatArray, IntArray
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.disclosure.protections import believable_counts
 from unbin.estimator import AggregatedGLM
-from unbin.typing import FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

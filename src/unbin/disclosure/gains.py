@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.typing import FloatArray, IntArray
+from unbin._typing import FloatArray, IntArray
 
 N_BOOT = 999
 _LEAST_BLOCKS = 20

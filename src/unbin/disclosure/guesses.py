@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unbin._typing import FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.release import Release
-from unbin.target import AggregatedTarget
-from unbin.typing import FloatArray, IntArray
+from unbin.release.target import AggregatedTarget
 
 
 @dataclass(frozen=True, slots=True)

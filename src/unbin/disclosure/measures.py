@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.typing import BoolArray, FloatArray
+from unbin._typing import BoolArray, FloatArray
 
 EXPOSED = 0.01
 """The share of people who are called the most exposed."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unbin._checks import check_flag, check_number, check_whole
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ParameterError
-from unbin.intervals import Rounding, with_intervals
 from unbin.release import Release
-from unbin.settings import check_flag, check_number, check_whole
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.release.intervals import Rounding, with_intervals
 
 LAPLACE = "laplace"
 

@@ -7,14 +7,14 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from unbin.disclosure.cells import CellCheck
-from unbin.disclosure.columns import attack_columns, table_columns
+from unbin.disclosure.export import attack_columns, table_columns
 from unbin.disclosure.gains import Gain
 from unbin.disclosure.measures import Nearness
 from unbin.disclosure.protections import LAPLACE
+from unbin.disclosure.rules import CellCheck
 from unbin.disclosure.text import as_json, as_text
 from unbin.disclosure.utility import Utility
-from unbin.summary import to_frame
+from unbin.fitting.summary import to_frame
 
 IN_TABLE, HELD_OUT = "in the table", "held out"
 

@@ -6,8 +6,8 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
-from unbin.alignment import SMALL
-from unbin.words import plural
+from unbin.release.alignment import SMALL
+from unbin.release.words import plural
 
 if TYPE_CHECKING:
     from unbin.disclosure.results import Audit, Disclosure, PlannedTable

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from unbin._typing import FloatArray
 from unbin.disclosure.attacks import mean_of
 from unbin.disclosure.guesses import Guess, Knowledge
 from unbin.estimator import AggregatedGLM
-from unbin.typing import FloatArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy import special
 
-from unbin.typing import FloatArray, IntArray
+from unbin._linalg import namespace
+from unbin._typing import FloatArray, IntArray
+from unbin.exceptions import EngineError
+from unbin.families.coordinates import Coordinates
 
+_FAR_LOG = 500.0
+"""Logs of a dispersion that ran away are shown as this."""
 LARGEST_ETA = 300.0
 """Beyond this exp(2 eta) summed over rows would overflow; no target comes near it."""
-
-
-def namespace(array: Any) -> Any:
-    """Return the module whose functions work on an array: numpy, or torch for its tensors."""
-    return np if isinstance(array, np.ndarray | np.generic) else sys.modules["torch"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +127,14 @@ class Family:
 
     name: ClassVar[str]
     nuisance_names: ClassVar[tuple[str, ...]] = ()
-    has_thresholds: ClassVar[bool] = False
+    free_shape: ClassVar[bool] = False
+    """Whether the shape of the target between edges is left free, so that bins have probabilities
+    and no values: mean, variance and density are then not those of the target."""
+    smallest_count: ClassVar[int] = 5
+    """People that a bin of all blocks together needs not to be merged with its neighbour."""
+    single_precision: ClassVar[bool] = False
+    """Whether bins on a device may be worked out in single precision, if that is asked for: where
+    terms are summed it does not reach their exponents."""
 
     @classmethod
     def make(cls, *, n_trials: int) -> Family:  # noqa: ARG003
@@ -179,6 +185,54 @@ class Family:
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         """Return nuisance parameters that match a mean and a variance of y as well as they can."""
         return np.zeros(0)
+
+    def start_thresholds(self, share: FloatArray) -> FloatArray:
+        """Return thresholds that reproduce shares of people below edges, where the shape is free.
+
+        Parameters
+        ----------
+        share : (K - 1,)
+        """
+        raise NotImplementedError
+
+    def dispersion(self, nuisance: FloatArray) -> float:
+        """Return the dispersion in its usual units: sigma² of a gaussian, 1 where there is none."""
+        if not self.nuisance_names:
+            return 1.0
+        return exp_within(nuisance[0], -_FAR_LOG, _FAR_LOG)
+
+    def coordinates(self, n_theta: int, n_bins: int, *, fit_intercept: bool) -> Coordinates:
+        """Return what the solvers move: theta and the nuisance parameters without bounds."""
+        return Coordinates(n_theta, len(self.nuisance_names))
+
+    def first_steps(self, nuisance: FloatArray, level: float) -> tuple[float, float]:
+        """Return the length of a cautious first step, in theta and in nuisance parameters.
+
+        ``level`` is the intercept. On a log or logit scale 1 is cautious; on the target's own it is
+        measured in standard deviations.
+        """
+        if np.isfinite(self.domain.low):
+            return 1.0, 1.0
+        return 2.0 * float(np.sqrt(self.variance(np.array([level]), nuisance)[0])), 1.0
+
+    def check_statistics(self, *, shared: bool, means: bool, values: bool) -> None:
+        """Raise where a release says what the family knows nothing of.
+
+        Parameters
+        ----------
+        shared : bool
+            Whether all blocks have the same bins.
+        means, values : bool
+            Whether means, and order statistics beside the bins, were published.
+        """
+
+    def tensor_law(
+        self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray, machine: Any
+    ) -> Any:
+        """Return the bins on a device, a ``TensorLaw``; edges are (1, K) or (B, K)."""
+        raise EngineError(
+            f"engine 'torch': has no bins of family {self.name!r}; use engine='local'"
+        )
 
     def units(self, center: float, spread: float) -> Units:
         """Return the units to fit targets in that lie around ``center``, ``spread`` apart.

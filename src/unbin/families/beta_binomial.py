@@ -10,6 +10,7 @@ import numpy as np
 from numba import njit
 from scipy.special import expit, gammaln, logit
 
+from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
@@ -21,7 +22,6 @@ from unbin.families.base import (
     keep_in_bins,
 )
 from unbin.families.counts import integers_of_bins
-from unbin.typing import FloatArray
 
 _FAR_LOG = 100.0
 """Log of a dispersion beyond which all trials of a person go the same way, or are independent."""

@@ -10,6 +10,8 @@ import numpy as np
 from numba import njit
 from scipy.special import logit, xlogy
 
+from unbin._linalg import namespace
+from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
@@ -19,13 +21,12 @@ from unbin.families.base import (
     as_rows,
     log1p_exp,
     logistic,
-    namespace,
     tilted_bin_means,
     unweighted,
     x_log_x,
 )
-from unbin.families.counts import CountLaw, count_bins
-from unbin.typing import FloatArray
+from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.tensors import Machine, TensorLaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,11 @@ class Binomial(BregmanFamily):
     ) -> BinModel:
         law = self.count_law(eta, nuisance)
         return count_bins(law, lower, np.minimum(upper, self.n_trials))
+
+    def tensor_law(
+        self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray, machine: Machine
+    ) -> TensorLaw:
+        return CountBins(self, lower, upper, nuisance, machine)
 
     def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
         """Return the law of each row."""

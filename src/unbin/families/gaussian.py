@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from unbin._typing import FloatArray
 from unbin.families.base import (
     BinModel,
     BregmanFamily,
@@ -18,8 +19,8 @@ from unbin.families.base import (
     tilted_bin_means,
     unweighted,
 )
-from unbin.families.normal import normal_bins
-from unbin.typing import FloatArray
+from unbin.families.normal import NormalBins, normal_bins
+from unbin.families.tensors import Machine, TensorLaw
 
 _ROOT_TWO_PI = float(np.sqrt(2 * np.pi))
 _FAR_LOG = 150.0
@@ -38,6 +39,7 @@ class Gaussian(BregmanFamily):
 
     name: ClassVar[str] = "gaussian"
     nuisance_names: ClassVar[tuple[str, ...]] = ("log_sigma",)
+    single_precision: ClassVar[bool] = True
 
     @property
     def domain(self) -> Interval:
@@ -90,6 +92,14 @@ class Gaussian(BregmanFamily):
 
     def start_nuisance(self, mean: float, variance: float) -> FloatArray:
         return np.array([0.5 * np.log(max(variance, 1e-12 * (1 + mean * mean)))])
+
+    def dispersion(self, nuisance: FloatArray) -> float:
+        return BregmanFamily.dispersion(self, 2 * nuisance)
+
+    def tensor_law(
+        self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray, machine: Machine
+    ) -> TensorLaw:
+        return NormalBins(lower, upper, machine, sigma_of(nuisance))
 
     def units(self, center: float, spread: float) -> Units:
         return Units(center, spread, center, spread, float(np.log(spread)))

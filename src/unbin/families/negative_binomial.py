@@ -7,6 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from unbin._linalg import namespace
+from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
@@ -17,12 +19,11 @@ from unbin.families.base import (
     exp_within,
     log_link_mean,
     log_of,
-    namespace,
     tilted_bin_means,
     unweighted,
 )
-from unbin.families.counts import CountLaw, count_bins
-from unbin.typing import FloatArray
+from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.tensors import Machine, TensorLaw
 
 _SMALLEST, _LARGEST = 1e-14, 1e6
 """Dispersions beyond which the law no longer changes: Poisson, and everybody at 0."""
@@ -67,6 +68,11 @@ class NegativeBinomial(Family):
         if not np.log(_SMALLEST) <= nuisance[0] <= np.log(_LARGEST):
             model.d_nuisance[:] = 0.0
         return model
+
+    def tensor_law(
+        self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray, machine: Machine
+    ) -> TensorLaw:
+        return CountBins(self, lower, upper, nuisance, machine, n_nuisance=1)
 
     def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
         """Return the law of each row."""

@@ -10,9 +10,10 @@ from numba import njit
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
+from unbin._typing import FloatArray, IntArray
 from unbin.families.base import as_rows, share_edges
 from unbin.families.elementary import TILE, exp_below_one
-from unbin.typing import FloatArray
+from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
 
 NARROW = 1e-3
 """A bin with less than this share of the tail beyond it is density times width: the difference
@@ -24,6 +25,10 @@ _INV_ROOT_TWO_PI = 1 / math.sqrt(2 * math.pi)
 _CENTRE = 3.75
 _FAR = 40.0
 """So many standard deviations away nothing is left; it stands for infinity."""
+_FARTHEST = {"torch.float64": 1e150, "torch.float32": 1e18}
+"""The same on a device: squares are numbers still."""
+_WIDEST_NARROW = 2e-3
+"""Bins wider than this many standard deviations are never narrow."""
 
 
 def _scaled_erfcx(t: Any) -> Any:
@@ -144,3 +149,63 @@ def _differences(a, b, tail_a, tail_b, f_a, f_b, inverse, q, d_eta, d_scale):  #
         d_scale[i] = a[i] * f_a[i] - b[i] * f_b[i]
         narrow += mass < NARROW * max(tail_a[i], tail_b[i])
     return narrow
+
+
+# -- on a device -----------------------------------------------------------------------------------
+
+
+class NormalBins(TensorLaw):
+    """Bins of a normal law around eta, on a device."""
+
+    def __init__(self, low: FloatArray, high: FloatArray, machine: Machine, sigma: float) -> None:
+        super().__init__(low, high, machine)
+        self.sigma = sigma
+        with np.errstate(invalid="ignore"):
+            width = (high - low) / sigma
+        small = (low < high) & (width < _WIDEST_NARROW)
+        self.narrow: IntArray = np.flatnonzero(small.any(axis=0))
+        # erfc and exp take x = (edge - eta) / (sigma sqrt 2); what is infinite is far enough
+        self.unit = math.sqrt(0.5) / sigma
+        far = _FARTHEST[str(machine.dtype)]
+        self.scaled_edges = place_edges(
+            np.clip(share_edges(low, high)[0] * self.unit, -far, far), machine
+        )
+        log_density = math.log(_INV_ROOT_TWO_PI) - math.log(sigma)
+        self.log_density = machine.send(np.array(log_density))
+
+    def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
+        """Return q, dq/d eta and dq/d log sigma as :func:`normal_bins` does."""
+        x = self.scaled_edges(blocks) - eta * self.unit
+        density = torch.addcmul(self.log_density, x, x, value=-1).exp_()
+        tail = x.abs().erfc_()  # twice the tail on the side away from the mean
+        found = eta.new_empty((3, self.n_bins, *eta.shape))
+        (low, high), (below, above) = self.sides(torch.signbit(x)), self.sides(tail.copysign_(x))
+        # a bin with the mean inside is 1 less both tails, any other one their difference
+        torch.add(low ^ high, below - above, alpha=0.5, out=found[0])
+        torch.sub(*self.sides(density), out=found[1])
+        low, high = self.sides(x.mul_(density))
+        torch.sub(low, high, out=found[2]).mul_(1 / self.unit)
+        for k in self.narrow:
+            beyond = torch.maximum(*(side[k].abs() for side in self.sides(tail))).mul_(0.5)
+            self._narrow(int(k), eta, blocks, beyond, found)
+        if self.holds is not None:
+            found.mul_(self.holds(blocks))
+        return found
+
+    def _narrow(self, k: int, eta: Tensor, blocks: Tensor, beyond: Tensor, found: Tensor) -> None:
+        """Replace bin k by density times width where it is narrow."""
+        low, high = (side[k] for side in self.ends(blocks))
+        width = (high - low) / self.sigma
+        narrow = (found[0, k] < NARROW * beyond) & (width > 0)
+        width = torch.where(narrow, width, 0.0)
+        middle = torch.where(narrow, (low - eta) / self.sigma + 0.5 * width, 0.0)
+        better = torch.zeros_like(found[:, k])
+        for a in (middle - _TWO_POINT * width, middle + _TWO_POINT * width):
+            f = 0.5 * width * _INV_ROOT_TWO_PI * torch.exp(-0.5 * a * a)
+            better += torch.stack([f, f * a / self.sigma, f * (a * a - 1)])
+        found[:, k] = torch.where(narrow, better, found[:, k])
+
+    def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
+        """Return eta plus the variance times the score of the bin."""
+        q, d_eta = self.bins(eta, blocks)[:2]
+        return eta + self.sigma**2 * torch.where(q > 0, d_eta / q, 0.0)

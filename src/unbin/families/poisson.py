@@ -9,6 +9,8 @@ import numpy as np
 from numba import njit
 from scipy.special import xlogy
 
+from unbin._linalg import namespace
+from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
@@ -18,13 +20,12 @@ from unbin.families.base import (
     as_rows,
     log_link_mean,
     log_of,
-    namespace,
     tilted_bin_means,
     unweighted,
     x_log_x,
 )
-from unbin.families.counts import CountLaw, count_bins
-from unbin.typing import FloatArray
+from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.tensors import Machine, TensorLaw
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +71,11 @@ class Poisson(BregmanFamily):
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> BinModel:
         return count_bins(self.count_law(eta, nuisance), lower, upper)
+
+    def tensor_law(
+        self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray, machine: Machine
+    ) -> TensorLaw:
+        return CountBins(self, lower, upper, nuisance, machine)
 
     def count_law(self, eta: FloatArray, nuisance: FloatArray) -> CountLaw:
         """Return the law of each row."""

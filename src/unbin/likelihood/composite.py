@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from unbin._typing import FloatArray
 from unbin.likelihood.moments import Problem, block_moments
-from unbin.typing import FloatArray
 
 _SMALLEST = 1e-10
 """Expected counts are not taken below this, so that far tails keep a finite logarithm."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,15 @@ start and looks at no person.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 import numpy as np
 
-from unbin.design import Design
+from unbin._typing import BoolArray, FloatArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.rows import Rows
-from unbin.typing import BoolArray, FloatArray
+from unbin.rows.design import Design
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 _SWEEPS = 12
 _SHRINK = 1e-2
@@ -115,7 +115,7 @@ def fitted_values(
 
     Representative values are off where bins are wide, and by more in the tails.
     """
-    if not counts.shared or family.has_thresholds:
+    if not counts.shared or family.free_shape:
         return None
     step = max(1, design.n_people // _SAMPLE)
     total, weighted = design.total(
@@ -128,7 +128,7 @@ def fitted_values(
     return value if (np.abs(value) < _FARTHEST).all() else None
 
 
-@singledispatch
+@kernel
 def bin_value_sums(
     rows: Rows,
     family: Family,

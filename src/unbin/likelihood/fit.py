@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin.design import Design
+from unbin._typing import FloatArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family, Interval
 from unbin.likelihood.composite import composite_sums, maximise_composite
@@ -14,13 +14,12 @@ from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
 from unbin.likelihood.inference import covariance
 from unbin.likelihood.means import mean_error, published_means, solve_means
+from unbin.likelihood.memory import check_room
 from unbin.likelihood.merging import merge_unlikely
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
-from unbin.likelihood.parameters import Coordinates
 from unbin.likelihood.results import LikelihoodFit, Status
-from unbin.likelihood.room import check_room
 from unbin.likelihood.scoring import (
     ScoringResult,
     log_score,
@@ -32,7 +31,7 @@ from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.likelihood.thinning import thin, worth_thinning
 from unbin.release import Release
-from unbin.typing import FloatArray
+from unbin.rows.design import Design
 
 _SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
@@ -132,26 +131,13 @@ def make_problem(
 ) -> Problem:
     """Bring rows, release and family together."""
     release.check_domain(family.domain, family=family.name)
-    smallest = 1 if family.has_thresholds else 5
-    counts = published_counts(release, family.domain, smallest=smallest)
-    if family.has_thresholds and means is not None and np.isfinite(means).any():
-        raise ReleaseError(
-            f"family {family.name!r}: has no mean in the units of the target, the release has "
-            "means; leave them out, or choose another family"
-        )
-    if family.has_thresholds:
+    counts = published_counts(release, family.domain, smallest=family.smallest_count)
+    has_means = means is not None and bool(np.isfinite(means).any())
+    family.check_statistics(shared=counts.shared, means=has_means, values=False)
+    if family.free_shape:
         counts = replace(counts, whole=looks_counted(release))
-    if family.has_thresholds and not counts.shared:
-        raise ReleaseError(
-            f"family {family.name!r}: needs the same bins in every block, the release has "
-            "different ones; merge them to common edges or choose another family"
-        )
-    m = counts.n_bins - 1 if family.has_thresholds else len(family.nuisance_names)
-    coordinates = Coordinates(
-        design.n_parameters,
-        m,
-        family.has_thresholds,
-        family.has_thresholds and design.fit_intercept,
+    coordinates = family.coordinates(
+        design.n_parameters, counts.n_bins, fit_intercept=design.fit_intercept
     )
     published = None
     if means is not None and not _tell_totals(counts, family.domain):
@@ -247,7 +233,7 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
     if problem.counts.low is not None:  # hidden counts cannot be scored
         return bool(less)
-    by_score = problem.family.has_thresholds or result.status is Status.COMPOSITE
+    by_score = problem.family.free_shape or result.status is Status.COMPOSITE
     return bool(gain > 0 and (less or by_score))
 
 
@@ -261,7 +247,7 @@ def _without_unlikely_bins(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:
     """Solve again with the far bins merged that the fit all but rules out, if there are any."""
-    if problem.family.has_thresholds or result.status is Status.INTERRUPTED:
+    if problem.family.free_shape or result.status is Status.INTERRUPTED:
         return problem, result
     merged = merge_unlikely(problem.counts, result.sums.mean[:, : problem.counts.n_bins])
     if merged is None:
@@ -311,7 +297,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
     cov, kind = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
-    back = np.linalg.pinv(jacobian)
+    back = problem.coordinates.inverse_jacobian(free)
     n_bins = problem.counts.n_bins
     return LikelihoodFit(
         theta=theta,

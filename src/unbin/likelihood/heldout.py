@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import singledispatch
 
 import numpy as np
 
+from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import edges_of
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
-from unbin.rows import Rows
-from unbin.tables import histogram_to_cumulative
-from unbin.typing import FloatArray, IntArray
+from unbin.release.tables import histogram_to_cumulative
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 _PIECE_ROWS = 1 << 13
 
@@ -79,7 +79,7 @@ def expected_counts(
     return count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
 
 
-@singledispatch
+@kernel
 def count_sums(
     rows: Rows,
     family: Family,

@@ -24,12 +24,12 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from unbin import tables
+from unbin._blocks import block_of_rows
+from unbin._typing import FloatArray, IntArray
 from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts
-from unbin.segments import block_of_rows
-from unbin.tables import Histogram
-from unbin.typing import FloatArray, IntArray
+from unbin.release import tables
+from unbin.release.tables import Histogram
 
 _ROOT_HALF = math.sqrt(0.5)
 _HALF_TURN = math.sqrt(math.pi / 2)

@@ -12,14 +12,14 @@ from functools import partial
 
 import numpy as np
 
-from unbin.design import Design
+from unbin._linalg import namespace
+from unbin._typing import FloatArray
 from unbin.families import Family
-from unbin.families.base import namespace
 from unbin.likelihood.ecological import EcologicalFit
 from unbin.likelihood.inference import WaldTest, wald_test
 from unbin.likelihood.results import LikelihoodFit, Status
 from unbin.likelihood.scoring import solve_scaled
-from unbin.typing import FloatArray
+from unbin.rows.design import Design
 
 _LARGEST_RELATIVE_ERROR = 0.2
 _SMALLEST_EIGENVALUE = 1e-8
@@ -82,10 +82,7 @@ def identification(
     variance = np.diag(fit.covariance)[features]
     length = float(np.linalg.norm(fit.theta[features]))
     error = float(np.sqrt(variance.sum())) / length if length > 0 else np.inf
-    fixed = shift if family.has_thresholds else 0  # thresholds take the place of the intercept
-    eigenvalue = _smallest_eigenvalue(
-        fit.information[fixed:, fixed:], slice(shift - fixed, design.n_parameters - fixed)
-    )
+    eigenvalue = _smallest_eigenvalue(fit.information, slice(shift, design.n_parameters))
     extreme = _extreme_slope(design, family, fit)
     reason = constant_features(design)
     if reason is not None:

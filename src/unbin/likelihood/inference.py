@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import chdtrc
 
+from unbin._typing import FloatArray
 from unbin.likelihood.results import CovarianceKind, LikelihoodFit
 from unbin.likelihood.scoring import solve_scaled
-from unbin.typing import FloatArray
 
 ENOUGH_BLOCKS = 50
 """From here on the sandwich over blocks is trusted."""

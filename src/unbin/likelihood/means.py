@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from unbin._typing import FloatArray
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.moments import Problem, PublishedMeans
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import step_scale
-from unbin.typing import FloatArray
 
 _ROUNDS = 8
 _LONGEST = 2.0

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from unbin._typing import FloatArray
 from unbin.likelihood.counts import PublishedCounts
-from unbin.typing import FloatArray
 
 _SMALLEST = 5.0
 """Expected people of all blocks that a far bin needs to stand alone."""

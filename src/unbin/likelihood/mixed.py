@@ -11,12 +11,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from unbin._typing import FloatArray
 from unbin.likelihood.composite import whitening
 from unbin.likelihood.moments import Problem, block_moments
 from unbin.likelihood.order import PublishedOrder, order_sums
 from unbin.likelihood.results import Status
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums
-from unbin.typing import FloatArray
 
 _ROUNDS = 4
 _SETTLED = 0.02

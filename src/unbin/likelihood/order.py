@@ -18,11 +18,10 @@ next to nothing, and counting the same people twice costs more than that.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 import numpy as np
 
-from unbin.exceptions import ReleaseError
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Family
 from unbin.families.base import BinModel, DensityModel
 from unbin.likelihood.counts import PublishedCounts
@@ -30,8 +29,8 @@ from unbin.likelihood.moments import Problem
 from unbin.likelihood.order_laws import integer_law, real_law
 from unbin.likelihood.statistics import full_lists
 from unbin.release import Release
-from unbin.rows import Rows
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +113,7 @@ def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder
 
 def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> OrderSums:
     """Return the log density of all order statistics and its derivatives."""
-    if problem.family.has_thresholds:
-        raise ReleaseError(
-            f"family {problem.family.name!r}: knows nothing of values between edges, the release "
-            "has order statistics; choose another family"
-        )
+    problem.family.check_statistics(shared=problem.counts.shared, means=False, values=True)
     n_blocks, p = len(order.n), len(free)
     scores, misfit = np.zeros((n_blocks, p)), np.zeros(n_blocks)
     objective = 0.0
@@ -133,7 +128,7 @@ def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> Ord
     return OrderSums(objective, -scores.sum(axis=0), scores, misfit, df)
 
 
-@singledispatch
+@kernel
 def order_part(
     rows: Rows,
     family: Family,

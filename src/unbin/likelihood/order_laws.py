@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 
 _SMALLEST = 1e-300
 _JITTER = 1e-6

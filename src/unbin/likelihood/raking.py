@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from unbin.design import Design
+from unbin._blocks import Chunk, chunks_of
+from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.ecological import representative_values
@@ -27,9 +28,8 @@ from unbin.likelihood.hidden import expected_within, multinomial_covariance, who
 from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.statistics import full_lists, published_counts
 from unbin.release import Release
-from unbin.segments import Chunk, chunks_of
-from unbin.tables import OrderStatistics, join_histograms, order_to_histogram
-from unbin.typing import FloatArray, IntArray
+from unbin.release.tables import OrderStatistics, join_histograms, order_to_histogram
+from unbin.rows.design import Design
 
 _TOL = 1e-9
 _MAX_STEPS = 200
@@ -73,7 +73,7 @@ class Raking:
         eta, counts = design.eta(fit.theta), fit.counts
         if release.noise_sd > 0:
             counts = replace(counts, known=np.zeros_like(counts.known))
-        elif not family.has_thresholds:
+        elif not family.free_shape:
             counts = published_counts(_as_histograms(release), family.domain, smallest=0)
         if counts.low is not None:
             mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
@@ -128,7 +128,7 @@ class Raking:
 
     def _bin_means(self, chunk: Chunk, code: IntArray, *, log: bool) -> FloatArray:
         eta, (lower, upper) = self.eta[chunk.rows], self.counts.edges(code)
-        if self.family.has_thresholds:
+        if self.family.free_shape:
             values = representative_values(self.counts)[0]
             return np.broadcast_to(values, (len(eta), len(values)))
         if not log:
@@ -162,7 +162,7 @@ class Raking:
         row = np.arange(len(code)) if len(lower) > 1 else np.zeros(len(code), dtype=np.int64)
         low, high = lower[row, bins], upper[row, bins]
         u = rng.random(len(code))
-        if self.family.has_thresholds:
+        if self.family.free_shape:
             return self._draw_by_value(low, high, bins, u)
         return draw_in_bins(self.family, self.eta[chunk.rows], self.nuisance, low, high, u)
 

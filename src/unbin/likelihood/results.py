@@ -7,11 +7,11 @@ from enum import Enum
 
 import numpy as np
 
+from unbin._typing import BoolArray, FloatArray
 from unbin.families import Units
 from unbin.likelihood.counts import PublishedCounts
 from unbin.release import Release
-from unbin.typing import BoolArray, FloatArray
-from unbin.units import out_of_units
+from unbin.release.units import out_of_units
 
 
 class Status(Enum):

@@ -14,22 +14,23 @@ errors, falls; the first steps are capped.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce, singledispatch
+from functools import reduce
 from typing import Any
 
 import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
+from unbin._linalg import JITTER, like, namespace
+from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin._watching import Step, is_watched, stop_after
 from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, Problem, map_moments
+from unbin.likelihood.moments import BlockMoments, Law, Problem, finish, map_moments
 from unbin.likelihood.results import Status
-from unbin.typing import BoolArray, FloatArray, IntArray
-from unbin.watching import Step, is_watched, stop_after
+from unbin.rows.kernels import kernel
 
-JITTER = 1e-6
-"""Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
 """A step cut shorter than this share of its length ends the search."""
@@ -102,29 +103,6 @@ class ScoringResult:
     path: tuple[float, ...]
 
 
-def _published(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
-    """Return what was published of some blocks, and the root of the variance of what is hidden.
-
-    Statistics are 0 where nothing was published; hidden counts are expected ones (see
-    :mod:`unbin.likelihood.hidden`), and without any the root has no columns.
-    """
-    blocks, counts = part.blocks, problem.counts
-    target, root = counts.count[blocks], np.zeros((*part.mean.shape, 0))
-    if counts.low is not None:
-        n_bins = counts.n_bins
-        shift = part.shift[:, :n_bins]
-        covariance = part.covariance[:, :n_bins, :n_bins] + problem.block_variance * (
-            shift[:, :, None] * shift[:, None, :]
-        )
-        target, root_bins = expected_within(counts, part.mean[:, :n_bins], covariance, blocks)
-        root = np.zeros((*part.mean.shape, n_bins))
-        root[:, :n_bins] = root_bins
-    if problem.means is not None:
-        total = problem.means.mean[blocks] * counts.n[blocks] / problem.means.unit
-        target = np.column_stack([target, np.nan_to_num(total)])
-    return target, root
-
-
 def score_sums(
     problem: Problem,
     free: FloatArray,
@@ -145,15 +123,24 @@ def score_sums(
     """
     reference, used = _reference(problem), _used(problem)
 
-    def score(part: BlockMoments) -> PartSums:
+    def whole(blocks: slice, sums: tuple[Any, ...]) -> Evidence:
+        return evidence(problem, finish(problem, free, blocks, sums, True))
+
+    def weigh(part: BlockMoments) -> PartSums:
         if frozen is not None:
             part.covariance[:] = frozen[part.blocks]
-        return _part_sums(problem, part, reference[part.blocks], used[part.blocks])
+        found = evidence(problem, part)
+        arrays = found.covariance, found.derivative, found.shift, found.hidden, found.residual
+        sums = score_blocks(
+            *arrays, reference[part.blocks], used[part.blocks], problem.block_variance
+        )
+        return _part_sums(problem, part.blocks, sums, found.spread, found.mean)
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
-        parts = list(problem.design.parts.stream(score_rows, problem, free, reference, used))
+        scored = problem.design.parts.stream(score_rows, problem.law, free, whole, reference, used)
+        parts = [_part_sums(problem, *found) for found in scored]
     else:
-        parts = list(map_moments(problem, free, score, covariance=frozen is None))
+        parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
     information = reduce(np.add, [part.information for part in parts])
     spread = reduce(np.add, [part.spread for part in parts])
     block_scores = _joined([part.scores for part in parts])
@@ -196,29 +183,21 @@ class PartSums:
 
 
 def _part_sums(
-    problem: Problem, part: BlockMoments, reference: IntArray, used: BoolArray
+    problem: Problem,
+    blocks: slice,
+    sums: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
+    spread: FloatArray,
+    mean: FloatArray,
 ) -> PartSums:
-    """Score some blocks."""
-    spread = _spread(part, problem.counts.n[part.blocks], problem.counts.n_bins)
-    target, root = _published(problem, part)
-    _add_noise(problem, part)
+    """Allow for block effects in what ``score_blocks`` returned."""
+    information, lost, scores, along, (misfit, df, pull, hold, hidden) = sums
     variance = problem.block_variance
-    information, lost, scores, along, (misfit, df, pull, hold, hidden) = score_blocks(
-        part.covariance,
-        part.derivative,
-        part.shift,
-        root,
-        target - part.mean,
-        reference,
-        used,
-        variance,
-    )
     if variance > 0:
         share = variance / (1 + variance * hold)
         scores -= (share * pull)[:, None] * along
         information -= along.T @ (along * share[:, None])
     return PartSums(
-        blocks=part.blocks,
+        blocks=blocks,
         information=information,
         lost=lost,
         spread=spread,
@@ -229,15 +208,89 @@ def _part_sums(
         pull=pull,
         hold=hold,
         hidden=hidden,
-        mean=part.mean,
+        mean=mean,
     )
 
 
-@singledispatch
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What some blocks hold against what is expected of them, noise allowed for.
+
+    Arrays, or tensors where that is where their rows are.
+
+    Attributes
+    ----------
+    covariance : (B, L, L)
+    derivative, shift : (B, L, p), (B, L)
+        D_b and e_b.
+    hidden : (B, L, h)
+        The root of the variance of what is hidden; without any it has no columns.
+    residual : (B, L)
+        c_b - m_b.
+    spread : (2,)
+        Traces of S_b, and of multinomial covariances with the same means.
+    mean : (B, L)
+    """
+
+    covariance: Any
+    derivative: Any
+    shift: Any
+    hidden: Any
+    residual: Any
+    spread: Any
+    mean: Any
+
+
+def evidence(problem: Problem, part: BlockMoments) -> Evidence:
+    """Hold what was published of some blocks against their moments; the covariance is changed."""
+    counts, blocks, n_bins = problem.counts, part.blocks, problem.counts.n_bins
+    bins, mean, covariance = np.arange(n_bins), part.mean, part.covariance
+    people = counts.n[blocks].astype(np.float64)
+    m, variance = mean[:, :n_bins], covariance[:, bins, bins]
+    multinomial = m * (1 - m / like(mean, people)[:, None])
+    spread = namespace(mean).stack([variance.sum(), multinomial.sum()])
+    target, hidden = counts.count[blocks], np.zeros((*mean.shape, 0))
+    if counts.low is not None:
+        target, hidden = _within(problem, part)
+    if problem.means is not None:
+        total = problem.means.mean[blocks] * people / problem.means.unit
+        target = np.column_stack([target, np.nan_to_num(total)])
+        if problem.means.noise_sd > 0:
+            sd = people * problem.means.noise_sd / problem.means.unit
+            covariance[:, -1, -1] += like(mean, sd**2)
+    covariance[:, bins, bins] += problem.noise_sd**2
+    residual = like(mean, target.astype(np.float64)) - mean
+    return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
+
+
+def _within(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
+    """Return expected counts where counts are hidden, and the root of their variance.
+
+    See :mod:`unbin.likelihood.hidden`.
+    """
+    n_bins = problem.counts.n_bins
+    shift = part.shift[:, :n_bins]
+    effects = problem.block_variance * (shift[:, :, None] * shift[:, None, :])
+    covariance = part.covariance[:, :n_bins, :n_bins] + effects
+    target, root = expected_within(problem.counts, part.mean[:, :n_bins], covariance, part.blocks)
+    hidden = np.zeros((*part.mean.shape, n_bins))
+    hidden[:, :n_bins] = root
+    return target, hidden
+
+
+@kernel
 def score_rows(
-    rows: Any, problem: Problem, free: FloatArray, reference: IntArray, used: BoolArray
-) -> PartSums:
-    """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``)."""
+    rows: Any,
+    law: Law,
+    free: FloatArray,
+    weigh: Callable[[slice, Any], Evidence],
+    reference: IntArray,
+    used: BoolArray,
+) -> tuple[slice, Any, FloatArray, FloatArray]:
+    """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``).
+
+    Returns the blocks, what ``score_blocks`` does, and ``spread`` and ``mean`` of their evidence.
+    """
     raise NotImplementedError
 
 
@@ -403,21 +456,6 @@ def _used(problem: Problem) -> BoolArray:
     if problem.means is not None:
         used = np.column_stack([used, np.isfinite(problem.means.mean)])
     return used
-
-
-def _spread(part: BlockMoments, n: IntArray, n_bins: int) -> FloatArray:
-    m = part.mean[:, :n_bins]
-    trace = part.covariance[:, np.arange(n_bins), np.arange(n_bins)].sum()
-    return np.array([trace, (m * (1 - m / n[:, None])).sum()])
-
-
-def _add_noise(problem: Problem, part: BlockMoments) -> None:
-    """Add the variance of noise known to have been added to counts and means, in place."""
-    bins = np.arange(problem.counts.n_bins)
-    part.covariance[:, bins, bins] += problem.noise_sd**2
-    if problem.means is not None and problem.means.noise_sd > 0:
-        sd = problem.counts.n[part.blocks] * problem.means.noise_sd / problem.means.unit
-        part.covariance[:, -1, -1] += sd**2
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

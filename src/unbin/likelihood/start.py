@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from functools import singledispatch
-
 import numpy as np
-from scipy.special import logit
 
+from unbin._typing import FloatArray
 from unbin.likelihood.ecological import (
     BlockTargets,
     block_means_regression,
     block_targets,
 )
 from unbin.likelihood.moments import Problem
-from unbin.rows import Rows
-from unbin.typing import FloatArray
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 
 def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatArray:
@@ -29,8 +27,8 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
     middle : (B,), optional
         A published value near the median of each block.
     """
-    if problem.family.has_thresholds:
-        return _threshold_start(problem)
+    if problem.family.free_shape:
+        return null_point(problem)
     means = None if problem.means is None else problem.means.mean
     targets = block_targets(problem.counts, means, middle)
     family, known = problem.family, targets.known
@@ -52,13 +50,15 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
 
 def null_point(problem: Problem) -> FloatArray:
     """Return free parameters with slopes of 0: level and scale of all targets together."""
-    if problem.family.has_thresholds:
-        return _threshold_start(problem)
+    theta = np.zeros(problem.coordinates.n_theta)
+    if problem.family.free_shape:
+        pooled_counts = problem.counts.count[problem.counts.known].sum(axis=0)
+        share = np.cumsum(pooled_counts)[:-1] / pooled_counts.sum()
+        return problem.coordinates.join(theta, problem.family.start_thresholds(share))
     means = None if problem.means is None else problem.means.mean
     targets = block_targets(problem.counts, means)
     people = problem.counts.n[targets.known].astype(float)
     pooled = float(people @ targets.mean[targets.known] / people.sum())
-    theta = np.zeros(problem.coordinates.n_theta)
     if problem.design.fit_intercept:
         theta[0] = float(problem.family.link(problem.family.interior(np.array([pooled])))[0])
     nuisance = _start_nuisance(problem, pooled, _pooled_variance(targets, people, pooled))
@@ -67,15 +67,11 @@ def null_point(problem: Problem) -> FloatArray:
 
 def step_scale(problem: Problem, free: FloatArray) -> FloatArray:
     """Return the length of a cautious first step in each free parameter."""
-    family, size = problem.family, 1.0
-    if not family.has_thresholds and np.isinf(family.domain.low):
-        theta, nuisance = problem.coordinates.split(free)
-        center = np.array([float(problem.design.fit_intercept and theta[0])])
-        size = 2.0 * float(np.sqrt(family.variance(center, nuisance)[0]))
-    scale = np.full(len(free), size)
-    scale[problem.coordinates.n_slopes :] = 1.0
-    if family.has_thresholds:
-        scale *= 2.0
+    theta, nuisance = problem.coordinates.split(free)
+    level = float(problem.design.fit_intercept and theta[0])
+    by_theta, by_nuisance = problem.family.first_steps(nuisance, level)
+    scale = np.full(len(free), by_theta)
+    scale[problem.coordinates.n_slopes :] = by_nuisance
     return scale
 
 
@@ -102,19 +98,8 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
     return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
 
 
-@singledispatch
+@kernel
 def eta_sums(rows: Rows, theta: FloatArray) -> tuple[FloatArray]:
     """Return the sums of eta and of its square, by block."""
     eta = rows.eta(theta)
     return (rows.sums(np.column_stack([eta, eta * eta])),)
-
-
-def _threshold_start(problem: Problem) -> FloatArray:
-    """Slopes of 0 and thresholds that reproduce the pooled histogram."""
-    pooled = problem.counts.count[problem.counts.known].sum(axis=0)
-    share = np.cumsum(pooled)[:-1] / pooled.sum()
-    # quantiles of a logistic law with the variance of the latent noise
-    sd = float(np.sqrt(problem.family.variance(np.zeros(1), share)[0]))
-    thresholds = logit(np.clip(share, 1e-6, 1 - 1e-6)) * sd * np.sqrt(3) / np.pi
-    theta = np.zeros(problem.coordinates.n_theta)
-    return problem.coordinates.join(theta, thresholds)

@@ -23,15 +23,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from unbin import tables
+from unbin._blocks import first_rows, last_rows
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import DomainError, ReleaseError
 from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.hidden import with_hidden
-from unbin.release import Release
-from unbin.segments import first_rows, last_rows
-from unbin.tables import Cumulative, Histogram
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.release import Release, tables
+from unbin.release.tables import Cumulative, Histogram
 
 _MAX_LIST_BINS = 50
 _MAX_GRID_CELLS = 1 << 24

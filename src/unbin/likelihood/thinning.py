@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin.design import with_rows
 from unbin.likelihood.moments import Problem
-from unbin.rows import aligned_copy
+from unbin.rows.design import with_rows
+from unbin.rows.rows import aligned_copy
 
 _ROWS_PER_BLOCK = 500
 _ROWS = 50_000

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from unbin._typing import FloatArray, KeyArray
+from unbin._watching import Step, stop_after, unwatched
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit
 from unbin.matching.nearest import nearest_targets
-from unbin.typing import FloatArray, KeyArray
-from unbin.watching import Step, stop_after, unwatched
 
 _PATIENCE = 3
 """Steps in a row that may fail to lower the objective: learners that are not exact wobble."""

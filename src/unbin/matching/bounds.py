@@ -16,12 +16,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbin import tables
+from unbin._blocks import block_of_rows, segment_cumsum
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Interval, Units
-from unbin.release import Release
-from unbin.segments import block_of_rows, segment_cumsum
-from unbin.typing import BoolArray, FloatArray, IntArray
+from unbin.release import Release, tables
 
 _SPARSE = 64
 """With more people than this per cut, sorting cuts is faster than marking them."""

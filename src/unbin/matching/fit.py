@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbin.design import Design, with_rows
+from unbin._typing import FloatArray
 from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
 from unbin.families.base import unweighted
@@ -15,8 +15,8 @@ from unbin.matching.objective import Objective
 from unbin.matching.solvers import SOLVERS, Solution, Status
 from unbin.matching.start import block_means_start, random_start
 from unbin.release import Release
-from unbin.typing import FloatArray
-from unbin.units import units_of
+from unbin.release.units import units_of
+from unbin.rows.design import Design, with_rows
 
 _SAME_OBJECTIVE = 0.01
 """Restarts whose objectives differ by less than this share of what there is to explain agree."""

@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from unbin._typing import FloatArray, KeyArray
 from unbin.matching.bounds import RankBounds
 from unbin.matching.select import assign_runs
-from unbin.typing import FloatArray, KeyArray
 
 
 def impute(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from unbin._typing import FloatArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.impute import impute
 from unbin.matching.splits import best_split
-from unbin.typing import FloatArray, KeyArray
 
 
 def nearest_targets(

@@ -9,17 +9,17 @@ with z the imputation at theta; it is the gradient of the ordinary GLM with z as
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 import numpy as np
 
-from unbin.design import Design
+from unbin._typing import FloatArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
 from unbin.matching.spread import spread_sums
-from unbin.rows import Rows
-from unbin.typing import FloatArray
+from unbin.rows.design import Design
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Objective:
         return float(np.average(divergence, weights=weight))
 
 
-@singledispatch
+@kernel
 def matching_sums(
     rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
 ) -> tuple[float, FloatArray, float]:
@@ -108,7 +108,7 @@ def observed_sums(
     return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
 
 
-@singledispatch
+@kernel
 def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray) -> FloatArray:
     """Return the targets of whole blocks."""
     eta = rows.eta(theta)

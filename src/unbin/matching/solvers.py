@@ -11,10 +11,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from unbin._typing import FloatArray
+from unbin._watching import Step, stop_after, unwatched
 from unbin.families import Units
 from unbin.matching.objective import Objective
-from unbin.typing import FloatArray
-from unbin.watching import Step, stop_after, unwatched
 
 
 class Smooth(Protocol):

@@ -17,10 +17,10 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
+from unbin._blocks import block_of_rows
+from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
-from unbin.segments import block_of_rows
-from unbin.typing import FloatArray, IntArray, KeyArray
 
 
 def best_split(

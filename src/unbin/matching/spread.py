@@ -12,18 +12,18 @@ Equal values are ranked by their key, equal keys (the same features) by their pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import singledispatch
 
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from unbin.engines import Parts, itself
+from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
-from unbin.rows import Rows
-from unbin.typing import FloatArray, IntArray, KeyArray
+from unbin.rows.engines import Parts, itself
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows
 
 _BUCKETS = 32
 """Buckets that a bracket is counted in, at most."""
@@ -92,7 +92,7 @@ class Thresholds:
     key: KeyArray
 
 
-@singledispatch
+@kernel
 def line(rows: Rows, theta: FloatArray) -> Line:
     """Return the linear predictor of a part."""
     return Line(rows.eta(theta), rows.key, rows.blocks, rows.start)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from unbin.design import Design
+from unbin._typing import FloatArray
 from unbin.families import Family
 from unbin.matching.bounds import RankBounds
-from unbin.typing import FloatArray
+from unbin.rows.design import Design
 
 
 def block_means_start(

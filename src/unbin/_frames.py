@@ -1,0 +1,252 @@
+"""Reading columns of pandas, polars or plain tables: block ids as text, numbers as floats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from narwhals.exceptions import DuplicateError
+from numpy.typing import NDArray
+
+from unbin._checks import LARGEST
+from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
+from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
+
+LONGEST_ID = 1000
+"""Characters of a block id."""
+
+
+def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
+    """Return one column of a pandas or polars frame, or of a mapping of arrays."""
+    if isinstance(frame, Mapping):
+        names, table = list(frame), frame
+    else:
+        try:
+            table = nw.from_native(frame, eager_only=True)
+        except TypeError:
+            raise ReleaseError(
+                f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars "
+                "frame, or a mapping of column names to arrays"
+            ) from None
+        except DuplicateError:
+            names = list(frame.columns)
+            twice = next(each for each in names if names.count(each) > 1)
+            raise ReleaseError(
+                f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
+            ) from None
+        names = table.columns
+    if name not in names:
+        known = ", ".join(map(repr, names)) or "no columns"
+        raise ReleaseError(
+            f"column {name!r}: not in the frame, got {known}; say {role}=... with the column to "
+            "read"
+        )
+    return to_numpy(table[name], where=f"column {name!r}")
+
+
+def to_numpy(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = ReleaseError
+) -> NDArray[Any]:
+    """Return a one-dimensional numpy array; nulls of frames and masks become None or NaN."""
+    if isinstance(values, np.ma.MaskedArray):
+        return filled(values)
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        if series.implementation.is_polars() and _has_long_texts(series):
+            return np.array(series.to_list(), dtype=object)
+        return np.asarray(series.to_numpy())
+    array = _array(values, where, error)
+    if array.dtype.kind in "US" and isinstance(values, list | tuple):
+        return np.array(values, dtype=object)  # numpy would turn NaN and numbers into text
+    return array
+
+
+def _array(values: Any, where: str, error: type[UnbinError]) -> NDArray[Any]:
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise error(
+            f"{where}: must hold one value per row, got rows of different length; correct them"
+        ) from None
+
+
+def _has_long_texts(series: nw.Series[Any]) -> bool:
+    """Tell whether numpy, which gives every text the room of the longest, would give too much."""
+    return series.dtype == nw.String and (series.str.len_chars().max() or 0) > LONGEST_ID
+
+
+def filled(values: Any) -> NDArray[Any]:
+    """Return an array with NaN, or None beside text, where it is masked."""
+    mask = np.ma.getmaskarray(values)
+    array = np.asarray(np.ma.getdata(values))
+    if not mask.any():
+        return array
+    result = array.astype(np.float64 if array.dtype.kind in "biuf" else object)
+    result[mask] = np.nan if result.dtype.kind == "f" else None
+    return result
+
+
+def refuse_masked(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> Any:
+    """Return values as they are; raise if some are masked, which numpy would forget."""
+    if isinstance(values, list | tuple) and any(isinstance(v, np.ma.MaskedArray) for v in values):
+        return refuse_masked(np.ma.array(values), where=where, error=error)
+    if isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        mask = np.ma.getmaskarray(values)
+        raise error(
+            f"{where}: must have no missing values, got {int(mask.sum())} masked, the first in "
+            f"row {int(np.argwhere(mask)[0][0])}; fill them in or drop those rows"
+        )
+    return values
+
+
+def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainError) -> None:
+    """Raise if a finite number is too large for its square to be computed with."""
+    high, low = np.max(values, initial=0.0), np.min(values, initial=0.0)
+    if max(high, -low) > LARGEST:
+        raise error(
+            f"{where}: numbers must be at most {LARGEST:g} in size, got "
+            f"{high if high > -low else low:g}; use another unit"
+        )
+
+
+def as_text(values: ArrayLike, *, where: str) -> TextArray:
+    """Return block ids as text; whole numbers are written without a decimal point."""
+    array = to_numpy(values, where=where, error=BlockError)
+    if array.ndim != 1:
+        raise BlockError(
+            f"{where}: block ids must be one-dimensional, got shape {array.shape}; pass one id per "
+            "row"
+        )
+    text = _text(array, where)
+    _check_text(text, where)
+    blank = np.char.str_len(text) == 0
+    if blank.any():
+        raise _missing_id(where, blank)
+    return text
+
+
+def _check_text(text: TextArray, where: str) -> None:
+    """Raise if an id has half a character, which no file could hold."""
+    if not text.size:
+        return
+    units = np.ascontiguousarray(text).view(np.uint32).reshape(len(text), -1)
+    odd = ((units & 0xFFFFF800) == 0xD800).any(axis=1)
+    if odd.any():
+        k = int(np.argmax(odd))
+        raise BlockError(
+            f"{where}: block ids must be text that UTF-8 can hold, got {str(text[k])!a} in row "
+            f"{k}; correct the encoding it was read with"
+        )
+
+
+def _check_length(length: IntArray, where: str) -> None:
+    """Raise if an id is so long that numpy, which gives each the room of the longest, has none."""
+    if length.max(initial=0) > LONGEST_ID:
+        k = int(np.argmax(length))
+        raise BlockError(
+            f"{where}: block ids must have at most {LONGEST_ID:,} characters, got {length[k]:,} in "
+            f"row {k}; is it the right column?"
+        )
+
+
+def _text(array: NDArray[Any], where: str) -> TextArray:
+    kind = array.dtype.kind
+    if kind == "S":
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            raise BlockError(
+                f"{where}: block ids must be text, got bytes that are not UTF-8; decode them first"
+            ) from None
+    if kind in "US":
+        length = np.char.str_len(array)
+        _check_length(length, where)
+        # trailing blanks of a wide array would be copied everywhere
+        return array.astype(f"<U{max(int(length.max(initial=1)), 1)}")
+    if kind in "iub":
+        unique, inverse = np.unique(array, return_inverse=True)
+        return np.asarray(unique.astype(np.str_)[inverse])
+    if kind == "f":
+        return _float_text(array, where)
+    if kind == "M":
+        return _date_text(array, where)
+    return _object_text(array.astype(object), where)
+
+
+def _float_text(array: NDArray[Any], where: str) -> TextArray:
+    if np.isnan(array).any():
+        raise _missing_id(where, np.isnan(array))
+    # above 2**53 a float has lost digits, so that two ids may have become one
+    bad = (np.floor(array) != array) | (np.abs(array) > 2**53)
+    if bad.any():
+        raise BlockError(
+            f"{where}: block ids must be text or whole numbers, got {array[bad][0]:g}; read the "
+            "column as text"
+        )
+    return _text(array.astype(np.int64), where)
+
+
+def _date_text(array: NDArray[Any], where: str) -> TextArray:
+    if np.isnat(array).any():
+        raise _missing_id(where, np.isnat(array))
+    is_date = (array.astype("M8[D]") == array).all()
+    return np.asarray(np.datetime_as_string(array, unit="D" if is_date else "ns"), dtype=np.str_)
+
+
+def _object_text(array: NDArray[Any], where: str) -> TextArray:
+    missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
+    if missing.any():
+        raise _missing_id(where, missing)
+    types = {type(value) for value in array}
+    if all(issubclass(cls, str) for cls in types):
+        _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
+        return array.astype(np.str_)
+    if all(issubclass(cls, int | np.integer) for cls in types):
+        return np.array([str(int(value)) for value in array], dtype=np.str_)
+    names = ", ".join(sorted(cls.__name__ for cls in types))
+    what = "mix types" if len(types) > 1 else "must be text or whole numbers"
+    raise BlockError(
+        f"{where}: block ids {what}, got {names}; read the whole column as text "
+        '(for example dtype=str), so that "05001" keeps its zero'
+    )
+
+
+def _is_missing(value: Any) -> bool:
+    nan = isinstance(value, Real) and value != value
+    return value is None or nan or type(value).__name__ in {"NAType", "NaTType"}
+
+
+def _missing_id(where: str, mask: BoolArray) -> BlockError:
+    return BlockError(
+        f"{where}: every row needs a block id, got {int(mask.sum())} missing, the first in row "
+        f"{int(np.argmax(mask))}; fill or drop those rows"
+    )
+
+
+def as_floats(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = ReleaseError
+) -> FloatArray:
+    """Return numbers as float64; nulls become NaN, text is refused."""
+    array = to_numpy(refuse_masked(values, where=where, error=error), where=where, error=error)
+    if array.dtype.kind == "O" and array.ndim == 1:
+        array = _array([np.nan if _is_missing(value) else value for value in array], where, error)
+    if array.ndim != 1:
+        raise error(
+            f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"
+        )
+    if array.dtype.kind not in "iufb":
+        raise error(f"{where}: must hold numbers, got {array.dtype}; convert them to numbers first")
+    return array.astype(np.float64)
+
+
+def as_finite(
+    values: ArrayLike, *, where: str, error: type[UnbinError] = DomainError
+) -> FloatArray:
+    """Return numbers as float64, none of them missing or infinite."""
+    numbers = as_floats(values, where=where, error=error)
+    if not np.isfinite(numbers).all():
+        raise error(f"{where}: must be finite, got NaN or inf; drop those rows")
+    return numbers

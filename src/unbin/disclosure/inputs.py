@@ -1,0 +1,157 @@
+"""Who is in the audited table, who is held out of it, and what is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+
+from unbin._blocks import segment_start
+from unbin._checks import check_number
+from unbin._frames import as_floats, as_text, refuse_masked
+from unbin._typing import ArrayLike, BoolArray, FloatArray, TextArray
+from unbin.exceptions import AlignmentError, DomainError, ParameterError
+
+EVERYBODY = "everybody"
+"""The level that publishes one table of all people."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What a steward holds.
+
+    Attributes
+    ----------
+    X : (n, d)
+    feature_names : tuple of str
+    y : (n,)
+        Values, or their logs.
+    levels : dict of (n,) text
+        The block of everybody, by level.
+    held_out : (n,) bool
+        People who are not in the table.
+    log : bool
+        Whether ``y`` holds logs.
+    """
+
+    X: FloatArray
+    feature_names: tuple[str, ...]
+    y: FloatArray
+    levels: dict[str, TextArray]
+    held_out: BoolArray
+    log: bool
+
+    def values(self, y: FloatArray) -> FloatArray:
+        """Return logs as values, where they are logs."""
+        return np.exp(y) if self.log else y
+
+
+def read_records(
+    X: ArrayLike,
+    y: ArrayLike,
+    blocks: Any,
+    *,
+    target_transform: str | None,
+    held_out: float,
+    rng: np.random.Generator,
+) -> Records:
+    """Check what a steward holds, and hold some people out of the table."""
+    features = check_array(refuse_masked(X, where="X"), dtype=np.float64)
+    values = as_floats(y, where="y")
+    if len(values) != len(features):
+        raise AlignmentError(
+            f"y: must hold a value for each of the {len(features)} rows of X, got {len(values)}; "
+            "pass one per person"
+        )
+    if not np.isfinite(values).all():
+        raise DomainError("y: must be finite, got NaN or inf; drop those people")
+    if values.min() == values.max():
+        raise DomainError("y: must differ between people, got one value; nothing can be learnt")
+    levels = _levels(blocks, len(values))
+    if target_transform not in (None, "log"):
+        raise ParameterError(f"target_transform: must be None or 'log', got {target_transform!r}")
+    if target_transform == "log" and values.min() <= 0:
+        raise DomainError(
+            f"y: the log needs positive values, got {values.min():g}; drop those people, or leave "
+            "target_transform out"
+        )
+    share = check_number("held_out", held_out, low=0.0, open_low=True)
+    if share >= 1:
+        raise ParameterError(f"held_out: must be a share below 1, got {held_out!r}; pass 0.2")
+    names = [str(name) for name in getattr(X, "columns", range(features.shape[1]))]
+    return Records(
+        X=features,
+        feature_names=tuple(names),
+        y=np.log(values) if target_transform == "log" else values,
+        levels=levels,
+        held_out=hold_out(_together(levels), share, rng),
+        log=target_transform == "log",
+    )
+
+
+def _levels(blocks: Any, n: int) -> dict[str, TextArray]:
+    given = blocks if isinstance(blocks, Mapping) else {"block": blocks}
+    if blocks is None:
+        given = {EVERYBODY: None}
+    if not given:
+        raise ParameterError(
+            "blocks: must name a level of blocks, got an empty mapping; pass None for one table of "
+            "everybody"
+        )
+    found = {}
+    for name, ids in given.items():
+        text = np.full(n, EVERYBODY) if ids is None else as_text(ids, where=f"blocks[{name!r}]")
+        if len(text) != n:
+            raise AlignmentError(
+                f"blocks[{name!r}]: must hold the block of each of the {n} people, got {len(text)}"
+            )
+        found[str(name)] = text
+    return found
+
+
+def _together(levels: dict[str, TextArray]) -> Any:
+    """Return a code per combination of blocks, shape (n,)."""
+    codes = [np.unique(ids, return_inverse=True)[1] for ids in levels.values()]
+    return np.unique(np.stack(codes), axis=1, return_inverse=True)[1].ravel()
+
+
+def hold_out(codes: Any, share: float, rng: np.random.Generator) -> BoolArray:
+    """Mark a share of the people of each block at random, never all of them, shape (n,)."""
+    order = np.lexsort((rng.random(len(codes)), codes))
+    start = segment_start(codes, int(codes.max()) + 1)
+    size = np.diff(start)
+    wanted = np.minimum(np.floor(share * size + rng.random(len(size))), size - 1)
+    rank = np.arange(len(codes)) - np.repeat(start[:-1], size)
+    result = np.zeros(len(codes), dtype=bool)
+    result[order] = rank < np.repeat(wanted, size)
+    if not result.any():
+        raise ParameterError(
+            f"held_out: must leave somebody out of the table, got nobody of {len(codes)} people; "
+            "pass more people or a larger share"
+        )
+    return result
+
+
+def read_bins(bins: Any, *, log: bool) -> list[int | FloatArray]:
+    """Return the planned bins: numbers of them, or edges; with ``log``, of the log."""
+    if (
+        isinstance(bins, str | bytes)
+        or not isinstance(bins, Sequence | np.ndarray)
+        or not len(bins)
+    ):
+        raise ParameterError(
+            f"bins: must be a list of planned tables, got {bins!r}; pass for example [2, 5, 10]"
+        )
+    return [_edges(each, log=log) if np.ndim(each) else each for each in bins]
+
+
+def _edges(edges: ArrayLike, *, log: bool) -> FloatArray:
+    given = as_floats(edges, where="bins")
+    if not log:
+        return given
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(given, 0))  # nobody is below 0: an edge there is an open end
+    return np.asarray(logs[np.append(logs[1:] > -np.inf, True)])

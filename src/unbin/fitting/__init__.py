@@ -1,0 +1,1 @@
+"""From people and a release to a fit: placement of rows, methods, checkpoints, predictions."""

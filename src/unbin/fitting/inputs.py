@@ -1,0 +1,249 @@
+"""What ``fit`` and ``predict`` are given, checked."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from unbin._checks import check_path, check_whole
+from unbin._frames import as_floats, refuse_huge
+from unbin._typing import ArrayLike, FloatArray
+from unbin.exceptions import (
+    AggregatedTargetError,
+    AlignmentError,
+    DomainError,
+    FitError,
+    IdentificationWarning,
+    ParameterError,
+    ReleaseError,
+)
+from unbin.families import Family
+from unbin.fitting.methods import Fit
+from unbin.release import Release
+from unbin.release.target import AggregatedTarget, is_release
+from unbin.rows.engines import available_threads, machine_memory, one_blas_thread
+from unbin.rows.sources import Columns
+from unbin.rows.wide import check_wide
+
+_MATRICES = 4
+"""Matrices of the products of all columns that a fit holds together, at least."""
+_MOST_LOG = 700.0
+"""The exponential of more is no number."""
+
+
+def as_targets(y: Any) -> list[AggregatedTarget] | None:
+    """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
+    if isinstance(y, AggregatedTarget):
+        return [y]
+    if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
+        if not all(isinstance(item, AggregatedTarget) for item in y):
+            raise AggregatedTargetError(
+                "y: a list of targets must hold aggregated targets only, got other types too; "
+                "align every release first"
+            )
+        return list(y)
+    if is_release(y):
+        raise AggregatedTargetError(
+            "y: a release does not know the rows of X; pass release.align(blocks)"
+        )
+    return None
+
+
+def check_rows(target: AggregatedTarget, n: int) -> None:
+    """Raise unless the target was aligned with the n rows of X."""
+    if len(target) != n:
+        raise AlignmentError(
+            f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
+            "block of each row of X to align()"
+        )
+
+
+def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
+    """Return the checked value, or None where it is to be chosen."""
+    return None if isinstance(value, str) and value == "auto" else check(name, value)
+
+
+def check_observed(y: FloatArray, family: Family) -> None:
+    """Raise unless observed targets are finite and inside the domain."""
+    if not np.isfinite(y).all():
+        raise DomainError("y: must be finite, got NaN or inf; drop those rows")
+    refuse_huge(y, where="y")
+    if not family.domain.contains(y):
+        outside = y[~((y >= family.domain.low) & (y <= family.domain.high))][0]
+        raise DomainError(
+            f"y: the value {outside:g} lies outside the domain {family.domain} of family "
+            f"{family.name!r}; choose another family"
+        )
+
+
+def check_init(init: ArrayLike) -> FloatArray:
+    """Return starting values as numbers."""
+    try:
+        return as_floats(init, where="init")
+    except ReleaseError:
+        raise ParameterError(
+            f"init: must be 'block-means', 'random' or finite numbers, got {init!r}; pass the "
+            "intercept, then the slopes"
+        ) from None
+
+
+def as_releases(y: Any) -> list[Release]:
+    """Return the releases of ``fit`` to people in files or on a cluster."""
+    found = list(y) if isinstance(y, list | tuple) else [y]
+    if not found or not all(isinstance(item, Release) for item in found):
+        raise AggregatedTargetError(
+            f"y: must be a release when X is a file or a Dask collection, got {type(y).__name__}; "
+            "pass the release itself, its blocks are joined by the column block=..."
+        )
+    return found
+
+
+def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) -> Columns:
+    """Return the columns of a file or frame that ``fit`` was told to read."""
+    if block is None:
+        raise ParameterError("block: must name the column of block ids, got None; pass block=...")
+    named = isinstance(X, str | Path) or hasattr(X, "columns")
+    if named and (features is None or isinstance(features, str) or len(features) == 0):
+        raise ParameterError(
+            f"features: must list the columns that are features, got {features!r}; pass "
+            "features=[...]"
+        )
+    if not named and features is not None and len(features) != X.shape[1]:
+        raise ParameterError(
+            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
+        )
+    return Columns(tuple(map(str, features or ())), block, offset)
+
+
+def path_or_none(name: str, path: Any) -> str | None:
+    """Return a path as text, or None."""
+    return None if path is None else str(check_path(name, path))
+
+
+def check_threads(n_jobs: Any) -> int:
+    """Return the number of threads that ``n_jobs`` asks for."""
+    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
+        return available_threads()
+    return check_whole("n_jobs", n_jobs, low=1)
+
+
+def check_offset(
+    offset: ArrayLike | None, n: int, family: Family | None = None
+) -> FloatArray | None:
+    """Return the offset of n rows as numbers, or None; of a log or logit where that is the link."""
+    if offset is None:
+        return None
+    values = as_floats(offset, where="offset", error=DomainError)
+    if len(values) != n:
+        raise AlignmentError(
+            f"offset: must have one value per row of X, got {len(values)} for {n} rows; check it"
+        )
+    if not np.isfinite(values).all():
+        raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
+    refuse_huge(values, where="offset")
+    size = float(np.abs(values).max(initial=0.0))
+    if family is not None and np.isfinite(family.domain.low) and size > _MOST_LOG:
+        raise DomainError(
+            f"offset: must be at most {_MOST_LOG:g} in size beside the log or logit of family "
+            f"{family.name!r}, got {size:g}; is it the exposure itself? pass its log"
+        )
+    return values
+
+
+def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray | None:
+    """Return the offset of n new people; a model that was fitted with one needs it."""
+    if offset is None and needed:
+        raise ParameterError(
+            "offset: the model was fitted with one, got none; pass offset=... (--offset on the "
+            "command line) with a value per row, or 0 for none"
+        )
+    if isinstance(offset, Real) and not isinstance(offset, bool | np.bool_):
+        offset = np.full(n, float(offset))
+    return check_offset(offset, n)
+
+
+def check_width(n_columns: int) -> None:
+    """Raise if matrices of the products of all columns do not fit into memory."""
+    room = machine_memory()
+    need = _MATRICES * 8 * n_columns**2
+    if 0 < room < need:
+        raise ParameterError(
+            f"X: {n_columns:,} columns take about {need / 2**30:,.0f} GiB of memory, this machine "
+            f"has {room / 2**30:,.0f}; at most {int(np.sqrt(room / (8 * _MATRICES))):,} fit, use "
+            "fewer"
+        )
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Keep BLAS to one thread; say so where numbers ran out of range."""
+    try:
+        with one_blas_thread():
+            yield
+    except (np.linalg.LinAlgError, OverflowError, FloatingPointError) as error:
+        raise FitError(
+            f"fit: its numbers ran out of range, got {error}; look for outliers in the features, "
+            "put them and the outcome into other units, merge bins, or add a ridge (alpha)"
+        ) from error
+
+
+def warn_of(fit: Fit) -> None:
+    """Warn, in a sentence each, if the release cannot tell, the solver gave up, or a choice did."""
+    if fit.selection is not None and fit.selection.stopped:
+        n = len(fit.selection.score)
+        warnings.warn(
+            f"fit: interrupted while candidates were compared on held-out blocks; the best of the "
+            f"{n} scored by then is fitted: {fit.family.name}, alpha {fit.alpha:.3g}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if not fit.diagnostics.identified:
+        warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
+    elif not fit.status.converged:
+        warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
+
+
+def feature_names(model: Any) -> list[str]:
+    """Return the names of a fitted model's features: those of its frame, else x0 and so on."""
+    plain = [f"x{j}" for j in range(model.n_features_in_)]
+    return [str(name) for name in getattr(model, "feature_names_in_", plain)]
+
+
+def note_columns(model: Any, X: Any) -> Any:
+    """Note names and number of the columns of a tabmat matrix on an estimator; return it checked.
+
+    scikit-learn does this for arrays and frames.
+    """
+    checked = check_wide(X)
+    model.n_features_in_ = checked.shape[1]
+    names = checked.get_names("column")
+    if all(name is not None for name in names):
+        model.feature_names_in_ = np.array(names, dtype=object)
+    return checked
+
+
+def check_columns(model: Any, X: Any) -> Any:
+    """Return a tabmat matrix with the columns a model was fitted to."""
+    checked = check_wide(X)
+    if checked.shape[1] != model.n_features_in_:
+        raise ParameterError(
+            f"X: must have the {model.n_features_in_} columns of the fit, got {checked.shape[1]}; "
+            "encode the categories in the same way"
+        )
+    return checked
+
+
+def copy_columns(source: Any, goal: Any) -> None:
+    """Copy what scikit-learn noted about the columns of X from one estimator to another."""
+    goal.n_features_in_ = source.n_features_in_
+    if hasattr(source, "feature_names_in_"):
+        goal.feature_names_in_ = source.feature_names_in_
+    elif hasattr(goal, "feature_names_in_"):
+        del goal.feature_names_in_

@@ -1,0 +1,1 @@
+"""Who the people are: tables of people, formulas, columns turned into features."""

@@ -1,0 +1,250 @@
+"""From columns of people to the features of a model, the same way for every later table."""
+
+from __future__ import annotations
+
+import copy
+import re
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbin._typing import FloatArray
+from unbin.exceptions import EncodingError
+from unbin.people.columns import as_numbers, category_codes, find_categories, odd_one, read_column
+from unbin.people.formulas import Formula, parse_formula, quote
+
+MAX_COLUMNS = 5000
+_STATES = {"center", "scale", "ddof", "lower_bound", "upper_bound", "knots", "alpha", "norms2"}
+_FUNCTIONS: dict[str, Any] = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt}
+_VARIABLE = re.compile(r"v([0-9]+)(\)?)(?:\[(T\.)?([0-9]+)\])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """How a formula turns columns into features, with all that was learnt from the fitted people.
+
+    Attributes
+    ----------
+    formula : Formula
+    categories : tuple of (tuple of str, or None)
+        Per variable of the formula: its categories as text, in order; None for numbers.
+    state : dict
+        Centers, scales, knots and norms, by transform.
+    names : tuple of str
+        One per column of X.
+    """
+
+    formula: Formula
+    categories: tuple[tuple[str, ...] | None, ...]
+    state: dict[str, Any]
+    names: tuple[str, ...]
+
+    @classmethod
+    def build(cls, formula: str, frame: Any) -> tuple[Encoding, FloatArray]:
+        """Learn an encoding from people, and encode them.
+
+        Parameters
+        ----------
+        formula : str
+            See :mod:`unbin.people.formulas`. Columns of text are categories, with or without
+            ``C()``.
+        frame : pandas or polars frame, or mapping of columns
+
+        Returns
+        -------
+        encoding : Encoding
+        X : (n, d)
+            Without an intercept; the model has its own.
+        """
+        parsed = parse_formula(formula)
+        values = [read_column(frame, variable.column) for variable in parsed.variables]
+        categories = tuple(_learn(parsed, k, array) for k, array in enumerate(values))
+        draft = cls(parsed, categories, {}, ())
+        X, state, labels = draft._evaluate(values, {})
+        names = tuple(_label(label, draft) for label in labels)
+        if len(set(names)) < len(names) or not names:
+            raise EncodingError(
+                f"formula: must give different columns, got {', '.join(names) or 'none'}; change "
+                "the categories that look alike, or add a term"
+            )
+        _check_finite(X, names)
+        return cls(parsed, categories, state, names), X
+
+    def encode(self, frame: Any) -> FloatArray:
+        """Return the features of other people, shape (n, d), as they were in the fit."""
+        values = [read_column(frame, variable.column) for variable in self.formula.variables]
+        X, _, labels = self._evaluate(values, copy.deepcopy(self.state))
+        if tuple(_label(label, self) for label in labels) != self.names:
+            raise EncodingError(
+                "encoding: must give the columns of the fit, got others; save the model again"
+            )
+        _check_finite(X, self.names)
+        return X
+
+    @property
+    def text_columns(self) -> frozenset[str]:
+        """Columns whose values are categories, to be read from files as text."""
+        pairs = zip(self.formula.variables, self.categories, strict=True)
+        return frozenset(variable.column for variable, known in pairs if known is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the encoding as JSON can hold it."""
+        return {
+            "formula": self.formula.text,
+            "categories": [None if known is None else list(known) for known in self.categories],
+            "state": _plain(self.state),
+            "names": list(self.names),
+        }
+
+    @classmethod
+    def from_json(cls, data: Any) -> Encoding:
+        """Return the encoding that :meth:`to_json` wrote; the formula is parsed again."""
+        if not isinstance(data, dict) or set(data) != {"formula", "categories", "state", "names"}:
+            raise EncodingError("encoding: must have formula, categories, state and names")
+        formula = parse_formula(data["formula"])
+        known, names = data["categories"], data["names"]
+        if not _is_texts(names) or not isinstance(known, list) or len(known) != len(
+            formula.variables
+        ):  # fmt: skip
+            raise EncodingError("encoding: names and categories do not go with the formula")
+        for variable, categories in zip(formula.variables, known, strict=True):
+            if not (_is_texts(categories) or (categories is None and not variable.categorical)):
+                raise EncodingError(f"encoding: categories of {variable.column!r} must be texts")
+        categories = tuple(None if found is None else tuple(found) for found in known)
+        return cls(formula, categories, _check_state(data["state"]), tuple(names))
+
+    def _evaluate(
+        self, values: list[NDArray[Any]], state: dict[str, Any]
+    ) -> tuple[FloatArray, dict[str, Any], list[str]]:
+        """Return the columns, the state of transforms, and the columns' labels."""
+        from formulaic import ModelSpec
+        from formulaic.errors import FormulaicError
+
+        pandas = import_module("pandas")  # formulaic brings it
+        columns: dict[str, Any] = {}
+        for k, (variable, known) in enumerate(
+            zip(self.formula.variables, self.categories, strict=True)
+        ):
+            columns[f"v{k}"] = (
+                as_numbers(variable.column, values[k])
+                if known is None
+                else pandas.Categorical.from_codes(
+                    category_codes(variable.column, values[k], known),
+                    categories=[str(code) for code in range(len(known))],
+                )
+            )
+        text = f"{int(self.formula.intercept)} + {self.formula.terms}"
+        spec = ModelSpec.from_spec(text, transform_state=state, na_action="ignore", output="numpy")
+        try:
+            with np.errstate(all="ignore"):
+                matrix = spec.get_model_matrix(pandas.DataFrame(columns), context=_FUNCTIONS)
+        except (FormulaicError, ValueError, TypeError, IndexError) as error:
+            cause = _cause(error)
+            if "beyond upper and/or lower bounds" in cause:
+                raise EncodingError(
+                    "formula: bs() needs values within the range of the fit, got others; leave "
+                    "those people out, or use poly()"
+                ) from error
+            raise EncodingError(
+                f"formula: cannot be evaluated, got {cause}; change the term it is about"
+            ) from error
+        labels = list(matrix.model_spec.column_names)
+        keep = [k for k, label in enumerate(labels) if label != "Intercept"]
+        X = np.asarray(matrix, dtype=np.float64)[:, keep]
+        return X, matrix.model_spec.transform_state, [labels[k] for k in keep]
+
+
+def _learn(formula: Formula, k: int, values: NDArray[Any]) -> tuple[str, ...] | None:
+    """Return the categories of a variable, None if it is a number."""
+    variable = formula.variables[k]
+    name = variable.column
+    if not variable.categorical:
+        if values.dtype.kind not in "OU":
+            return None
+        odd = odd_one([str(value) for value in values])
+        if odd is not None:
+            raise EncodingError(
+                f"column {name!r}, row {odd} (counted from 0): must be a number like most of the "
+                f"column, got {str(values[odd])!r}; correct it, or write C({quote(name)})"
+            )
+        if re.search(rf"\b(?!C\b)\w+\([^)]*\bv{k}\b", formula.terms):
+            raise EncodingError(
+                f"column {name!r}: functions need numbers, got {str(values[0])!r}; write "
+                f"C({quote(name)})"
+            )
+    return find_categories(name, values)
+
+
+def _check_finite(X: FloatArray, names: tuple[str, ...]) -> None:
+    if X.shape[1] > MAX_COLUMNS:
+        raise EncodingError(
+            f"formula: must give at most {MAX_COLUMNS:,} columns, got {X.shape[1]:,}; use fewer"
+        )
+    bad = ~np.isfinite(X)
+    if bad.any():
+        row, k = map(int, np.argwhere(bad)[0])
+        raise EncodingError(
+            f"{names[k]}, row {row} (counted from 0): must be finite, got {X[row, k]:g}; is a log "
+            "or root of 0 or of a negative number taken?"
+        )
+
+
+def _label(label: str, encoding: Encoding) -> str:
+    """Return the name of a column, the variables and categories in the user's words."""
+
+    def word(match: re.Match[str]) -> str:
+        k, bracket, reduced, code = match.groups()
+        variable, known = encoding.formula.variables[int(k)], encoding.categories[int(k)]
+        text = quote(variable.column) + bracket
+        if code is None:
+            return text
+        return text + f"[{reduced or ''}{code if known is None else known[int(code)]}]"
+
+    return _VARIABLE.sub(word, label)
+
+
+def _cause(error: BaseException) -> str:
+    """Return the innermost reason, on one line."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _plain(value: Any) -> Any:
+    """Return state as JSON can hold it."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _check_state(state: Any) -> dict[str, Any]:
+    """Return the state of transforms, which holds finite numbers under known names."""
+    if not isinstance(state, dict):
+        raise EncodingError("encoding: the state of transforms must be an object")
+    result: dict[str, Any] = {}
+    for transform, held in state.items():
+        if not isinstance(held, dict) or not set(held) <= _STATES:
+            raise EncodingError(f"encoding: the state of {transform!r} is not known")
+        result[transform] = {key: _check_held(key, value) for key, value in held.items()}
+    return result
+
+
+def _check_held(key: str, value: Any) -> Any:
+    if key in ("alpha", "norms2") and isinstance(value, dict) and all(k.isdigit() for k in value):
+        return {int(k): _check_held("", item) for k, item in value.items()}
+    if isinstance(value, list) and len(value) <= 1000:
+        return [_check_held("", item) for item in value]
+    if value is None and key in ("center", "scale"):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+        raise EncodingError(f"encoding: state must be finite numbers, got {value!r}")
+    return value
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

@@ -1,0 +1,279 @@
+"""Tables of people: CSV, TSV, Parquet or a DuckDB query, as columns of numbers and texts."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import io
+import warnings
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import narwhals.stable.v1 as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from unbin._frames import filled
+from unbin._io import not_a_file
+from unbin.exceptions import ReadError
+from unbin.release.readers.parquet import open_parquet
+from unbin.release.readers.sheets import listed
+
+QUERY = "duckdb:"
+_LOCKED = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "python_enable_replacements": "false",
+    "temp_directory": "",
+    "lock_configuration": "true",
+}
+"""A query reads files that it names, and does nothing else: it installs and loads no extensions,
+sees no stored secrets and no variables of this program, and writes nothing, not even what does not
+fit into memory. One SELECT cannot write, attach or set anything either."""
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+_MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "."})
+_LONGEST_HEADER = 2**24
+
+
+@dataclass(frozen=True, slots=True)
+class People:
+    """Columns of people.
+
+    Attributes
+    ----------
+    name : str
+        The file, or "duckdb".
+    columns : dict
+        Arrays of numbers (NaN where missing) or of texts (None where missing).
+    names : tuple of str
+        All columns of the file, read or not.
+    sha256 : str
+        Of the file, or of the query.
+    """
+
+    name: str
+    columns: dict[str, NDArray[Any]]
+    names: tuple[str, ...]
+    sha256: str
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return a column, which must be there."""
+        if name not in self.columns:
+            known = listed(list(self.names))
+            raise ReadError(
+                f"{self.name}: must have the column {name!r}, got {known}; check its name"
+            )
+        return self.columns[name]
+
+
+def read_people(source: str, *, text: Collection[str], columns: Collection[str]) -> People:
+    """Read some columns of a table of people.
+
+    Parameters
+    ----------
+    source : str
+        Path of a CSV, TSV or Parquet file (text may be gzipped), or ``duckdb:`` and a query: one
+        SELECT over files that DuckDB reads by itself.
+    text : collection of str
+        Columns to be kept as text: block ids and categories, so that "05001" keeps its zero. Others
+        are numbers where every value is one, else text.
+    columns : collection of str
+        Columns to read.
+    """
+    columns, text = dict.fromkeys(columns), frozenset(text)  # found at once among many
+    if source.startswith(QUERY):
+        return _query(source, columns)
+    path = Path(source)
+    try:
+        odd = not_a_file(path)
+        if odd is not None:
+            raise ReadError(f"{path.name}: must be a file, got {odd}; check the path")
+        with path.open("rb") as stream:
+            magic = stream.read(4)
+            stream.seek(0)
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise ReadError(
+            f"{path.name}: cannot be opened, got {error.strerror}; check the path"
+        ) from None
+    if magic == _PARQUET:
+        names, found = _parquet(path, columns)
+    else:
+        names, texts = _csv(path, columns, zipped=magic[:2] == _GZIP)
+        found = {
+            name: values if name in text else to_numbers(values) for name, values in texts.items()
+        }
+    return _checked(People(path.name, found, names, sha256), columns)
+
+
+def _checked(people: People, columns: Collection[str]) -> People:
+    for name in columns:
+        people.column(name)
+    if not len(people):
+        raise ReadError(f"{people.name}: must hold people, got none; check the table")
+    return people
+
+
+def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """Return texts as numbers if every one that is not missing is one; else as they are."""
+    texts = ["nan" if value is None or value in _MISSING else value for value in values]
+    if all(value == "nan" for value in texts):
+        return values
+    try:
+        return np.array([float(value) for value in texts])
+    except ValueError:
+        return values
+
+
+def _csv(
+    path: Path, columns: Collection[str], *, zipped: bool
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    """Return all names, and columns of text, None where a cell is empty."""
+    names, separator = _header(path, zipped=zipped)
+    wanted = [name for name in names if name in columns]
+    if not wanted:
+        return tuple(names), {}
+    library = _library(path.name)
+    try:
+        if library.__name__ == "polars":
+            frame = library.read_csv(path, separator=separator, infer_schema=False, columns=wanted)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")  # pandas only warns of a row that is too long
+                frame = library.read_csv(
+                    path,
+                    sep=separator,
+                    dtype=str,
+                    keep_default_na=False,
+                    index_col=False,
+                    encoding="utf-8-sig",
+                    compression="gzip" if zipped else None,
+                )
+    except Exception as error:  # each library has errors of its own
+        raise _damaged(path.name, error) from None
+    table = nw.from_native(frame, eager_only=True)
+    return tuple(names), {name: _stripped(table[name].to_list()) for name in wanted}
+
+
+def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
+    """Return the names of the columns, and what separates them."""
+    try:
+        with gzip.open(path) if zipped else path.open("rb") as stream:
+            raw = stream.read(_LONGEST_HEADER)
+    except (OSError, EOFError) as error:
+        raise _damaged(path.name, error) from None
+    if len(raw) == _LONGEST_HEADER and b"\n" not in raw:
+        raise ReadError(
+            f"{path.name}: the names of columns must take at most {_LONGEST_HEADER:,} bytes, got "
+            "more; is it a table?"
+        )
+    start = raw.decode("utf-8-sig", errors="replace")
+    line = start.split("\n", 1)[0]
+    separator = "\t" if "\t" in line else ";" if line.count(";") > line.count(",") else ","
+    try:
+        names = next(csv.reader(io.StringIO(start, newline=""), delimiter=separator), [])
+    except csv.Error as error:
+        raise _damaged(path.name, error) from None
+    if not any(names) or "\0" in line:
+        raise ReadError(f"{path.name}: must begin with the names of columns, got none; add them")
+    _check_names(path.name, names)
+    return names, separator
+
+
+def _check_names(file: str, names: list[str]) -> None:
+    """Raise if a name is there twice."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ReadError(
+                f"{file}: columns must have different names, got {name!r} twice; rename one"
+            )
+        seen.add(name)
+
+
+def _stripped(values: list[Any]) -> NDArray[Any]:
+    result = np.empty(len(values), dtype=object)
+    result[:] = [value.strip() or None if isinstance(value, str) else None for value in values]
+    return result
+
+
+def _parquet(
+    path: Path, columns: Collection[str]
+) -> tuple[tuple[str, ...], dict[str, NDArray[Any]]]:
+    if find_spec("pyarrow") is None:
+        raise ReadError(
+            f"{path.name}: Parquet needs pyarrow, got none; pip install 'unbin[parquet]'"
+        )
+    pa = import_module("pyarrow")
+    try:
+        file = open_parquet(path)
+        names = file.schema_arrow.names
+        _check_names(path.name, names)
+        table = file.read([name for name in names if name in columns])
+    except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
+        if isinstance(error, ReadError):
+            raise
+        raise _damaged(path.name, error) from None
+    return tuple(names), {name: _native(table.column(name)) for name in table.column_names}
+
+
+def _native(column: Any) -> NDArray[Any]:
+    """Return a column of Arrow as numbers, times or objects, None or NaN where it is null."""
+    types = import_module("pyarrow").types
+    if types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if types.is_decimal(column.type):
+        column = column.cast("float64")
+    return np.asarray(column.to_numpy())
+
+
+def _query(source: str, columns: Collection[str]) -> People:
+    if find_spec("duckdb") is None:
+        raise ReadError("duckdb: queries need duckdb, got none; pip install 'unbin[sql]'")
+    duckdb = import_module("duckdb")
+    try:
+        with duckdb.connect(":memory:", config=_LOCKED) as connection:
+            statements = connection.extract_statements(source.removeprefix(QUERY))
+            if [each.type for each in statements] != [duckdb.StatementType.SELECT]:
+                kinds = ", ".join(each.type.name for each in statements)
+                raise ReadError(
+                    f"duckdb: must be one SELECT, got {kinds or 'no statement'}; write the query "
+                    "as one SELECT, WITH … before it if need be"
+                )
+            found = connection.execute(statements[0]).fetchnumpy()
+    except duckdb.Error as error:
+        raise ReadError(
+            f"duckdb: the query cannot be run, got {_line(error)}; correct it"
+        ) from None
+    arrays = {name: filled(found[name]) for name in found if name in columns}
+    sha256 = hashlib.sha256(source.encode(errors="surrogatepass")).hexdigest()
+    return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
+
+
+def _library(name: str) -> Any:
+    """Return polars, which is faster, or pandas."""
+    for library in ("polars", "pandas"):
+        if find_spec(library) is not None:
+            return import_module(library)
+    raise ReadError(f"{name}: reading people needs polars or pandas, got neither; install one")
+
+
+def _damaged(name: str, error: BaseException) -> ReadError:
+    return ReadError(
+        f"{name}: must be a whole table in UTF-8 or Parquet, got {_line(error)}; check the file"
+    )
+
+
+def _line(error: BaseException) -> str:
+    """Return the first words of a foreign message, on one line."""
+    return " ".join(str(error).split())[:120] or type(error).__name__

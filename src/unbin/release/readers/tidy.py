@@ -1,0 +1,232 @@
+"""Tidy files: one row per statistic, the kind recognised from the columns.
+
+- histogram: ``block, lower, upper, count`` (an empty or infinite edge is open; ``count_low`` and
+  ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``);
+- histogram in words: ``block, label, count``;
+- quantiles: ``block, quantile, value, n`` (or ``rank``);
+- means: ``block, mean, n`` (or ``total``);
+- values: ``block, value``.
+
+The block column is called ``block``, or is the only one with another name; without one the table
+is about everybody.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from unbin.exceptions import CountError
+from unbin.release.readers.build import Bins, build, build_histogram, check_ids, choose_rows
+from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.long import Columns, read_labelled
+from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
+from unbin.release.readers.options import Options
+from unbin.release.readers.sheets import Sheet, Table, listed, shown
+from unbin.release.release import Release
+
+_LABELS = ("label", "bin")
+_ROLES = {
+    "lower", "upper", "count", "count_low", "count_high", "percent", "quantile", "rank", "value",
+    "mean", "total", "n", *_LABELS,
+}  # fmt: skip
+_EVERYBODY = "all"
+
+
+def recognises(sheet: Sheet) -> bool:
+    """Tell whether the columns are those of a tidy file."""
+    return _kind({name.casefold() for name in sheet.header}) is not None
+
+
+def _kind(names: set[str]) -> str | None:
+    """Return what the table holds, from its columns."""
+    kinds = []
+    if names & {"lower", "upper"} or (names & set(_LABELS) and names & {"count", "percent"}):
+        kinds.append("histogram" if names & {"lower", "upper"} else "labels")
+    if names & {"quantile", "rank"}:
+        kinds.append("quantiles")
+    elif "value" in names:
+        kinds.append("values")
+    if names & {"mean", "total"}:
+        kinds.append("means")
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def read(sheet: Sheet, options: Options) -> Release:
+    """Read a tidy file."""
+    table = choose_rows(sheet.table(), options.where)
+    names = {name.casefold() for name in table.header}
+    for role in ("count", "label"):
+        named = getattr(options, role)
+        if named is not None:
+            table.require(named, role=role)
+            names.add(role)
+    kind = _kind(names)
+    if kind is None:
+        raise table.error(
+            "must have the columns of one kind of table (block, lower, upper, count; or block, "
+            "label, count; or block, quantile, value; or block, value; or block, mean), got "
+            f"{listed(table.header)}; rename them, or say dialect=..."
+        )
+    reader = {
+        "histogram": _histogram,
+        "labels": _labels,
+        "quantiles": _quantiles,
+        "values": _values,
+        "means": _means,
+    }[kind]
+    return reader(table, options)
+
+
+def _block(table: Table, options: Options) -> str | None:
+    """Return the block column: the one named, ``block``, or the only one with another name."""
+    if options.block is not None:
+        return table.require(options.block, role="block")
+    found = table.find("block")
+    if found:
+        return found
+    taken = {name for name in (options.count, options.label) if name is not None}
+    others = [
+        name
+        for name in table.header
+        if name and name.casefold() not in _ROLES and name not in taken
+    ]
+    if len(others) > 1:
+        raise table.error(
+            f"one column must hold the block ids, got {listed(others)}; say block=... with its name"
+        )
+    return others[0] if others else None
+
+
+def _ids(table: Table, block: str | None) -> list[str]:
+    return [_EVERYBODY] * len(table) if block is None else check_ids(table, block)
+
+
+def _source(kind: str, block: str | None, *more: str) -> str:
+    return ", ".join([f"tidy {kind}", *([] if block is None else [f"block {shown(block)}"]), *more])
+
+
+def _histogram(table: Table, options: Options) -> Release:
+    block = _block(table, options)
+    ids = _ids(table, block)
+    lower_name, upper_name = (table.require(name, role=name) for name in ("lower", "upper"))
+    lower = table.parse(lower_name, lambda text: parse_edge(text, side=-1))
+    upper = table.parse(upper_name, lambda text: parse_edge(text, side=1))
+    closed = options.closed or "right"
+    percent = table.find("percent") if options.count is None else None
+    if percent and not table.find("count"):
+        columns: dict[str, Any] = {"block": ids, "lower": lower, "upper": upper}
+        columns["percent"] = table.parse(percent, lambda text: parse_number(text.rstrip("% ")))
+        columns["n"] = table.parse(table.require("n", role="n"), parse_whole)
+        keywords = {"percent": "percent", "n": "n", "closed": closed}
+        if options.rounding not in (None, "none"):
+            keywords["rounding"] = str(options.rounding)
+        source = _source("histogram of percentages", block)
+        return build(table, "from_histogram", columns, table.rows, source=source, **keywords)
+    scheme = options.scheme("none")
+    bins = Bins(
+        table.rows, ids, lower, upper, _cells(table, options, scheme), closed, _n(table, ids)
+    )
+    rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
+    return build_histogram(table, bins, source=_source("histogram", block, *rounded))
+
+
+def _cells(table: Table, options: Options, scheme: Scheme) -> list[Cell]:
+    """Return counts, from ``count`` or, where that is empty, ``count_low`` and ``count_high``."""
+    low, high = table.find("count_low"), table.find("count_high")
+    count = table.require(options.count or "count", role="count") if not (low and high) else None
+    count = count or table.find(options.count or "count")
+    if not (low and high):
+        return table.parse(str(count), lambda text: parse_cell(text, scheme))
+
+    def bound(text: str) -> int | None:
+        return parse_whole(text) if text else None
+
+    exact: list[Cell | None] = [None] * len(table)
+    if count:
+        exact = table.parse(count, lambda text: parse_cell(text, scheme) if text else None)
+    bounds = zip(table.parse(low, bound), table.parse(high, bound), strict=True)
+    cells = []
+    for row, cell, (least, most) in zip(table.rows, exact, bounds, strict=True):
+        if least is None and most is None and cell is not None:
+            cells.append(cell)
+        elif least is None or (most is not None and least > most):
+            raise table.error(
+                f"needs a count, or the least and the most people, got {least} and {most}; fill "
+                "count_low and count_high",
+                row=row,
+                column=low,
+            )
+        else:
+            cells.append(Cell(least, most, hidden=least != most))
+    return cells
+
+
+def _n(table: Table, ids: list[str]) -> dict[str, int]:
+    """Return the people of each block from column ``n``, the same in all rows of a block."""
+    name = table.find("n")
+    if not name:
+        return {}
+    n: dict[str, int] = {}
+    for row, block, people in zip(table.rows, ids, table.parse(name, parse_whole), strict=True):
+        if n.setdefault(block, people) != people:
+            what = CountError(
+                f"block {shown(block)}: must have one number of people, got {n[block]:,} and "
+                f"{people:,}; correct it"
+            )
+            raise table.error(str(what), row=row, column=name)
+    return n
+
+
+def _labels(table: Table, options: Options) -> Release:
+    block = _block(table, options)
+    if block is None:
+        block = "block"
+        cells = [[*record[: len(table.header)], _EVERYBODY] for record in table.cells]
+        table = Table(table.file, [*table.header, block], cells, table.rows)
+    columns = Columns((block,), _LABELS, ("count",))
+    scheme = options.scheme("none")
+    return read_labelled(table, options, columns, scheme, dialect="tidy labels")
+
+
+def _quantiles(table: Table, options: Options) -> Release:
+    block = _block(table, options)
+    columns: dict[str, Any] = {"block": _ids(table, block)}
+    position = table.find("quantile", "rank") or "quantile"
+    role = position.casefold()
+    columns[role] = table.parse(position, parse_number)
+    columns["value"] = table.parse(table.require("value", role="value"), parse_number)
+    keywords: dict[str, Any] = {"rank": "rank"} if role == "rank" else {}
+    keywords |= _people(table, columns)
+    source = _source("quantiles" if role == "quantile" else "order statistics", block)
+    return build(table, "from_quantiles", columns, table.rows, source=source, **keywords)
+
+
+def _values(table: Table, options: Options) -> Release:
+    block = _block(table, options)
+    columns = {"block": _ids(table, block)}
+    values = table.parse(table.require("value", role="value"), parse_number)
+    source = _source("values", block)
+    return build(table, "from_values", columns | {"value": values}, table.rows, source=source)
+
+
+def _means(table: Table, options: Options) -> Release:
+    block = _block(table, options)
+    columns: dict[str, Any] = {"block": _ids(table, block)}
+    name = table.find("mean", "total") or "mean"
+    role = name.casefold()
+    columns[role] = table.parse(name, parse_number)
+    if role == "total":
+        table.require("n", role="n")
+    keywords: dict[str, Any] = {"total": "total"} if role == "total" else {}
+    keywords |= _people(table, columns)
+    source = _source(f"{role}s", block)
+    return build(table, "from_means", columns, table.rows, source=source, **keywords)
+
+
+def _people(table: Table, columns: dict[str, Any]) -> dict[str, str]:
+    """Add column ``n`` if the table has one."""
+    name = table.find("n")
+    if not name:
+        return {}
+    columns["n"] = table.parse(name, parse_whole)
+    return {"n": "n"}

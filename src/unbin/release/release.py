@@ -1,0 +1,525 @@
+"""Releases: what was published about each block's targets.
+
+A :class:`Release` is the table alone; :meth:`Release.align` ties it to the rows of X and gives the
+:class:`AggregatedTarget` that stands where scikit-learn expects ``y``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from unbin._checks import check_choice, check_flag, check_kind, check_number
+from unbin._frames import as_text
+from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
+from unbin.exceptions import (
+    AlignmentError,
+    CountError,
+    DomainError,
+    ReleaseError,
+)
+from unbin.families import Interval
+from unbin.release import tables
+from unbin.release.alignment import (
+    ReleaseCheck,
+    Totals,
+    check_all_present,
+    check_release,
+    check_totals,
+    count_rows,
+    drop_missing,
+    find_blocks,
+    scale_to,
+    spread_blocks,
+)
+from unbin.release.histograms import read_cumulative, read_histogram
+from unbin.release.intervals import narrow, uncertain_blocks
+from unbin.release.orders import read_means, read_order_statistics, read_values
+from unbin.release.tables import Histogram, OrderStatistics
+from unbin.release.target import AggregatedTarget
+from unbin.release.words import describe, plural
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Release:
+    """Published statistics of the targets, block by block.
+
+    Build one with :meth:`from_histogram`, :meth:`from_quantiles`, :meth:`from_values`,
+    :meth:`from_cumulative` or :func:`aggregate`; join several statistics of the same or of other
+    blocks with :meth:`combine`.
+
+    Attributes
+    ----------
+    blocks : (n_blocks,) text
+        Block ids, sorted.
+    n : (n_blocks,) int
+        People in each block; 0 where the release does not say.
+    histogram : Histogram
+        Bins of all blocks; a block may have none.
+    order_statistics : OrderStatistics
+        Order statistics of all blocks; a block may have none.
+    means : (n_blocks,) or None
+        Means of the targets, NaN for a block without one; None when no block has one.
+    noise_sd : float
+        Standard deviation of noise that is known to have been added to every count.
+    source : str
+        How the file it was read from was understood; empty for a release made in Python.
+    public : bool
+        Whether everybody has the table already: reports and saved models then mask nothing of it.
+        Tables read in an agency's own layout are taken to be public.
+    """
+
+    blocks: TextArray
+    n: IntArray
+    histogram: Histogram
+    order_statistics: OrderStatistics
+    means: FloatArray | None = None
+    noise_sd: float = 0.0
+    source: str = ""
+    public: bool = False
+
+    # -- making one ------------------------------------------------------------------------------
+
+    @classmethod
+    def from_histogram(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        lower: str = "lower",
+        upper: str = "upper",
+        count: str | None = "count",
+        count_low: str | None = None,
+        count_high: str | None = None,
+        percent: str | None = None,
+        n: str | None = None,
+        closed: str = "right",
+        rounding: str | None = None,
+        noise_sd: float = 0.0,
+    ) -> Release:
+        """Read a table with one row per block and bin.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        lower, upper : str
+            Columns of edges; missing or infinite means open. Equal edges hold that value alone.
+        count : str
+            Column of counts; may be missing where there is an interval.
+        count_low, count_high : str, optional
+            Columns with the least and the most a suppressed count can be; both missing where the
+            count is exact.
+        percent : str, optional
+            Column of percentages to read instead of counts; needs ``n``.
+        n : str, optional
+            Column with the people of the block, the same in all its rows.
+        closed : {"right", "left", "both"}
+            Which edges belong to a bin. "both" is for integers: 5-9, 10-14.
+        rounding : str, optional
+            How exact counts were rounded: "nearest-5", "random-3", "down-10", "up-5"; or
+            percentages: "nearest-0.1%". Each is then an interval.
+        noise_sd : float
+            Standard deviation of noise that the publisher added to every count for privacy. Noisy
+            counts may be negative or fractional and need not add up; the rows of X (or ``n``) say
+            how many people there are.
+
+        Examples
+        --------
+        >>> table = {"county": ["A", "A"], "lower": [None, 10], "upper": [10, None],
+        ...          "count": [7, 5]}
+        >>> Release.from_histogram(table, block="county")
+        Release: 1 block, 12 people
+          histogram: 1 block, 2 bins, open below and above
+        """
+        noisy = check_number("noise_sd", noise_sd, low=0.0) > 0
+        found = read_histogram(
+            frame,
+            block=block,
+            lower=lower,
+            upper=upper,
+            count=count,
+            count_low=count_low,
+            count_high=count_high,
+            percent=percent,
+            n=n,
+            closed=closed,
+            rounding=rounding,
+            noisy=noisy,
+        )
+        order = tables.no_order(len(found.names))
+        return cls(found.names, found.n, found.table, order, noise_sd=noise_sd)
+
+    @classmethod
+    def from_quantiles(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        quantile: str | None = "quantile",
+        rank: str | None = None,
+        value: str = "value",
+        n: str | None = None,
+    ) -> Release:
+        """Read order statistics: one row per block and quantile (or rank).
+
+        A single one, for example only the median, is enough. Quantile 0 is the minimum and 1 the
+        maximum; quantile q of n people is the value at rank ceil(q n).
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        quantile : str
+            Column of quantiles in [0, 1]; not read when ``rank`` is given.
+        rank : str, optional
+            Column of ranks, 1 for the smallest value.
+        value : str
+            Column of values.
+        n : str, optional
+            Column with the people of the block. Without it the rows of X are counted.
+        """
+        names, people, table = read_order_statistics(
+            frame, block=block, quantile=quantile, rank=rank, value=value, n=n
+        )
+        return cls(names, people, tables.no_histogram(len(names)), table)
+
+    @classmethod
+    def from_values(
+        cls, frame: Any, *, block: str | None = "block", value: str = "value"
+    ) -> Release:
+        """Read a full list of values without names: the targets up to permutation."""
+        names, people, table = read_values(frame, block=block, value=value)
+        return cls(names, people, tables.no_histogram(len(names)), table)
+
+    @classmethod
+    def from_means(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        mean: str = "mean",
+        total: str | None = None,
+        n: str | None = None,
+    ) -> Release:
+        """Read the mean of the targets of each block, or their total.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str or None
+            Column of block ids; None when the table is about everybody.
+        mean : str
+            Column of means; not read when ``total`` is given.
+        total : str, optional
+            Column of totals; needs ``n``.
+        n : str, optional
+            Column with the people of the block. Without it the rows of X are counted.
+        """
+        names, people, means = read_means(frame, block=block, mean=mean, total=total, n=n)
+        size = len(names)
+        return cls(names, people, tables.no_histogram(size), tables.no_order(size), means)
+
+    @classmethod
+    def from_cumulative(
+        cls,
+        frame: Any,
+        *,
+        block: str | None = "block",
+        value: str = "value",
+        count: str = "count",
+        closed: str = "right",
+    ) -> Release:
+        """Read a cumulative distribution: how many people are at or below each value.
+
+        Every value has one count. The last count of a block is its number of people; a first point
+        with count 0 is the lowest edge, otherwise the first bin is open below. With
+        ``closed="left"`` the counts are those below each value.
+        """
+        found = read_cumulative(frame, block=block, value=value, count=count, closed=closed)
+        return cls(found.names, found.n, found.table, tables.no_order(len(found.names)))
+
+    def combine(self, other: Release) -> Release:
+        """Join two releases: further statistics of the same blocks, or other blocks.
+
+        Where both name the number of people they must agree, and a block may have one histogram.
+        """
+        check_kind("combine", other, Release, instead="a release, before it is aligned")
+        names = np.union1d(self.blocks, other.blocks)
+        parts = [spread_blocks(release, names) for release in (self, other)]
+        known = [part.knows_people() for part in parts]
+        clash = known[0] & known[1] & (parts[0].n != parts[1].n)
+        if clash.any():
+            b = int(np.argmax(clash))
+            raise CountError(
+                f"block {str(names[b])!r}: both releases must count the same people, got "
+                f"{parts[0].n[b]} and {parts[1].n[b]}; correct one of them, or drop the block"
+            )
+        n = np.where(known[0], parts[0].n, parts[1].n)
+        order = tables.join_orders(parts[0].order_statistics, parts[1].order_statistics)
+        tables.check_order(order, names)
+        tables.check_ranks(order, n, names)
+        histogram = tables.join_histograms(parts[0].histogram, parts[1].histogram, names)
+        means = tables.join_means(parts[0].means, parts[1].means, names)
+        noises = {part.noise_sd for part in parts if len(part.histogram.count)} or {0.0}
+        if len(noises) > 1:
+            raise ReleaseError(
+                f"combine: histograms must have the same noise_sd, got {sorted(noises)}; combine "
+                "only histograms with the same noise"
+            )
+        source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
+        public = self.public and other.public
+        return Release(names, n, histogram, order, means, noises.pop(), source, public)
+
+    # -- other spellings of the same table -------------------------------------------------------
+
+    def to_order_statistics(self) -> Release:
+        """Spell every histogram as order statistics, the paper's reading of a histogram."""
+        self._require_exact("to_order_statistics")
+        if len(self.order_statistics.value):
+            raise ReleaseError(
+                "to_order_statistics: the release must hold histograms only, got order statistics "
+                "too; spell each release before combine()"
+            )
+        self._require_counts("to_order_statistics")
+        order = tables.histogram_to_order(self.histogram, self.n)
+        nothing = tables.no_histogram(len(self.blocks))
+        return Release(self.blocks, self.n, nothing, order, public=self.public)
+
+    def to_histogram(self) -> Release:
+        """Spell every set of order statistics as a histogram; needs the people per block."""
+        if len(self.histogram.count):
+            raise ReleaseError(
+                "to_histogram: the release must hold order statistics only, got a histogram too; "
+                "spell each release before combine()"
+            )
+        if (self.n == 0).any():
+            raise ReleaseError(
+                f"block {str(self.blocks[np.argmax(self.n == 0)])!r}: the number of people must be "
+                "known, got order statistics without it; read them with n=..."
+            )
+        self._require_counts("to_histogram")
+        order = self.order_statistics.with_ranks(self.n)
+        tables.check_order(order, self.blocks)
+        histogram = tables.order_to_histogram(order, self.n)
+        nothing = tables.no_order(len(self.blocks))
+        return Release(self.blocks, self.n, histogram, nothing, public=self.public)
+
+    def to_cumulative(self) -> dict[str, Any]:
+        """Return columns block, value, count: how many people are at or below each value."""
+        self._require_exact("to_cumulative")
+        self._require_counts("to_cumulative")
+        release = self.to_histogram() if len(self.order_statistics.value) else self
+        points = tables.histogram_to_cumulative(release.histogram)
+        block = np.repeat(self.blocks, np.diff(points.start))
+        return {"block": block, "value": points.value, "count": points.count}
+
+    def to_columns(self) -> dict[str, dict[str, Any]]:
+        """Return the tidy tables, as columns, by the kind of statistic they hold."""
+        result: dict[str, dict[str, Any]] = {}
+        histogram, order = self.histogram, self.order_statistics
+        if len(histogram.count):
+            block = np.repeat(self.blocks, np.diff(histogram.start))
+            result["histogram"] = {
+                "block": block,
+                "lower": histogram.lower,
+                "upper": histogram.upper,
+                "count": histogram.count,
+            }
+            if histogram.count_low is not None:
+                ends = histogram.interval()
+                result["histogram"] |= {"count_low": ends[0], "count_high": ends[1]}
+        if len(order.value):
+            block = np.repeat(self.blocks, np.diff(order.start))
+            people = np.repeat(self.n, np.diff(order.start))
+            result["order_statistics"] = {
+                "block": block,
+                "rank": order.rank,
+                "quantile": order.quantile,
+                "value": order.value,
+                "n": people,
+            }
+        if self.means is not None:
+            known = np.isfinite(self.means)
+            columns = {"block": self.blocks, "mean": self.means, "n": self.n}
+            result["means"] = {name: values[known] for name, values in columns.items()}
+        return result
+
+    # -- towards the rows of X -------------------------------------------------------------------
+
+    def align(
+        self,
+        blocks: ArrayLike | None = None,
+        *,
+        scale: bool = False,
+        on_missing: str = "error",
+    ) -> AggregatedTarget:
+        """Tie the release to the rows of X.
+
+        Parameters
+        ----------
+        blocks : (n_rows,) block id of each row of X
+            May be left out when the release has one block of known size.
+        scale : bool
+            Rescale the counts of blocks that count other people than X, and say by how much.
+        on_missing : {"error", "drop"}
+            What to do about people without a release and releases without people. "drop" leaves
+            such releases out; such people stay in X, but nothing is published about them.
+
+        Returns
+        -------
+        AggregatedTarget
+            To be passed as ``y``.
+        """
+        check_flag("scale", scale)
+        check_choice("on_missing", on_missing, ("error", "drop"))
+        if blocks is None:
+            if len(self.blocks) != 1 or self.n[0] == 0:
+                raise AlignmentError(
+                    f"blocks: the release has {len(self.blocks)} blocks, got no block ids; pass "
+                    "the block of each row of X"
+                )
+            return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
+        seen, codes, rows = count_rows(blocks)
+        aligned = self.align_to(seen, rows, scale=scale, on_missing=on_missing)
+        return AggregatedTarget(aligned, codes)
+
+    def align_to(
+        self, seen: TextArray, rows: IntArray, *, scale: bool = False, on_missing: str = "error"
+    ) -> Release:
+        """Return the release of some blocks, in their order, with as many people as X has.
+
+        Parameters
+        ----------
+        seen : (B,) text
+            The blocks of X, sorted and distinct.
+        rows : (B,)
+            Rows of X in each.
+        scale, on_missing
+            As for ``align``.
+        """
+        if on_missing == "error":
+            check_all_present(self.blocks, self.is_published(), find_blocks(self.blocks, seen))
+            release = self.select(seen)
+        else:
+            release = drop_missing(self, seen, rows)
+        totals = Totals.of(release, rows)
+        if scale:
+            release = scale_to(release, totals)
+        else:
+            check_totals(totals)
+        order = release.order_statistics.with_ranks(rows)
+        tables.check_order(order, release.blocks)
+        tables.check_ranks(order, rows, release.blocks)
+        histogram = narrow(release.histogram, rows)
+        return replace(release, n=rows, histogram=histogram, order_statistics=order)
+
+    def check(self, blocks: ArrayLike) -> ReleaseCheck:
+        """Report whether the release fits the rows of X: joins, totals, suppression, open bins.
+
+        Parameters
+        ----------
+        blocks : (n_rows,) block id of each row of X
+        """
+        return check_release(self, blocks)
+
+    def select(self, blocks: ArrayLike) -> Release:
+        """Return the release of some blocks only."""
+        ids = np.unique(as_text(blocks, where="blocks"))
+        if ids.size == 0:
+            raise ReleaseError("blocks: must name blocks to keep, got none; pass at least one id")
+        place = find_blocks(self.blocks, ids)
+        return Release(
+            ids,
+            self.n[place],
+            self.histogram.take(place),
+            self.order_statistics.take(place),
+            None if self.means is None else self.means[place],
+            self.noise_sd,
+            source=self.source,
+            public=self.public,
+        )
+
+    def check_domain(self, domain: Interval, *, family: str) -> None:
+        """Raise :class:`DomainError` if somebody was published outside the family's domain."""
+        histogram, order = self.histogram, self.order_statistics
+        outside = (histogram.interval()[0] > 0) & ~tables.reaches(histogram, domain)
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise DomainError(
+                f"block {self._block_of(histogram.start, k)!r}: the bin {histogram.bin_text(k)} "
+                f"holds no value of the domain {domain} of family {family!r}, got "
+                f"{plural(int(histogram.count[k]), 'count')} in it; choose another family or "
+                "correct the edges"
+            )
+        outside = (order.value < domain.low) | (order.value > domain.high)
+        if outside.any():
+            k = int(np.argmax(outside))
+            raise DomainError(
+                f"block {self._block_of(order.start, k)!r}: values must lie in the domain "
+                f"{domain} of family {family!r}, got {order.value[k]:g}; choose another family or "
+                "correct the value"
+            )
+        if self.means is not None:
+            outside = (self.means < domain.low) | (self.means > domain.high)
+            if outside.any():
+                b = int(np.argmax(outside))
+                raise DomainError(
+                    f"block {str(self.blocks[b])!r}: means must lie in the domain {domain} of "
+                    f"family {family!r}, got {self.means[b]:g}; choose another family or correct it"
+                )
+
+    def _block_of(self, start: IntArray, row: int) -> str:
+        return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
+
+    def knows_people(self) -> BoolArray:
+        """Mark blocks whose number of people was published, 0 included."""
+        if self.noise_sd > 0:
+            return self.n > 0
+        counted = (np.diff(self.histogram.start) > 0) & ~uncertain_blocks(self.histogram)
+        return (self.n > 0) | counted
+
+    def _require_exact(self, where: str) -> None:
+        uncertain = uncertain_blocks(self.histogram)
+        if uncertain.any():
+            raise ReleaseError(
+                f"{where}: needs exact counts, got {plural(int(uncertain.sum()), 'block')} with "
+                "counts known only as intervals; use to_columns()"
+            )
+
+    def _require_counts(self, where: str) -> None:
+        if not len(self.histogram.count) and not len(self.order_statistics.value):
+            raise ReleaseError(
+                f"{where}: needs counts or order statistics, got means alone; use to_columns()"
+            )
+
+    def is_published(self) -> BoolArray:
+        """Mark blocks about which the release says that they have people."""
+        published = (self.n > 0) | (np.diff(self.order_statistics.start) > 0)
+        published |= uncertain_blocks(self.histogram)
+        if self.noise_sd > 0:
+            published |= np.diff(self.histogram.start) > 0
+        return published if self.means is None else published | np.isfinite(self.means)
+
+    # -- showing ---------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def __repr__(self) -> str:
+        n = int(self.n.sum())
+        people = {0: "unknown size", 1: "1 person"}.get(n, f"{n:,} people")
+        lines = [f"Release: {plural(len(self.blocks), 'block')}, {people}"]
+        lines += [f"  {kind}: {text}" for kind, text in describe(self)]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        head, *body = repr(self).splitlines()
+        rows = (line.strip().partition(": ") for line in body)
+        cells = "".join(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, _, b in rows)
+        return f"<table><caption>{escape(head)}</caption>{cells}</table>"

@@ -1,0 +1,1 @@
+"""Results written down and drawn: saved models, plots, reports."""

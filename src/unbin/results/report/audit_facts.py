@@ -1,0 +1,186 @@
+"""The tables of an audit, as text: small numbers of people masked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unbin.disclosure.measures import Nearness
+from unbin.disclosure.results import IN_TABLE, Audit, Disclosure, PlannedTable
+from unbin.disclosure.text import attack_text, derived_text, number, p_text, people_text, percent
+from unbin.release.alignment import SMALL
+
+_NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class GainRow:
+    """What one table tells about one set of people."""
+
+    table: str
+    people: str
+    attack: str
+    gain: str
+    interval: str
+    chance: str
+    p_value: str
+    public: str
+    utility: str
+    recommended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AttackRow:
+    """How near one way of guessing comes."""
+
+    people: str
+    attack: str
+    gain: str
+    r2: str
+    mae: str
+    within: str
+    exposed: str
+    note: str
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CellRow:
+    """How one table stands to the rules."""
+
+    table: str
+    smallest_block: str
+    smallest_cell: str
+    under: str
+    blocks_under: str
+    whole: str
+    edges: str
+    ends: str
+    derived: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """What a protection changes of a table."""
+
+    table: str
+    r2: str
+    gain: str
+    utility: str
+    cells: str
+
+
+def gain_rows(audit: Audit) -> list[GainRow]:
+    """Return a row for each table and set of people."""
+    return [
+        _gain_row(table, found, recommended=table is audit.recommended)
+        for table in audit.tables
+        for found in (table.in_table, table.held_out)
+    ]
+
+
+def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> GainRow:
+    gain = found.gain
+    return GainRow(
+        table.name,
+        found.people,
+        attack_text(found),
+        number(gain.value),
+        f"{number(gain.low)} to {number(gain.high)}",
+        number(max(found.chance, 0.0)),
+        p_text(found.p_value),
+        number(found.beyond_public),
+        number(table.utility.value, 2),
+        recommended,
+    )
+
+
+def attack_rows(table: PlannedTable) -> list[AttackRow]:
+    """Return a row for each way of guessing; of fewer than ``SMALL`` people, dashes."""
+    rows = []
+    for found in table.attacks:
+        few = found.all.n < SMALL
+        hidden = found.exposed.n < SMALL
+        rows.append(
+            AttackRow(
+                found.people,
+                found.attack,
+                _NONE if few else number(found.gain.value),
+                _NONE if few else number(found.all.r2),
+                _NONE if few else f"{found.all.mae:.4g}",
+                _NONE if few else _shares(found.all),
+                _NONE if hidden else f"{number(found.exposed_gain)}; {_shares(found.exposed)}",
+                "" if found.identified in (None, True) else "not identified",
+                found.chosen,
+            )
+        )
+    return rows
+
+
+def _shares(near: Nearness) -> str:
+    shares = (near.within_5, near.within_10, near.within_bin)
+    return " / ".join(percent(share) for share in shares)
+
+
+def cell_rows(audit: Audit) -> list[CellRow]:
+    """Return a row for each table."""
+    rows = []
+    for table in audit.tables:
+        cells = table.cells
+        ends = [word for word in ("minimum", "maximum") if getattr(cells, f"publishes_{word}")]
+        rows.append(
+            CellRow(
+                table.name,
+                people_text(cells.smallest_block),
+                people_text(cells.smallest_cell),
+                f"{cells.cells_under:,} of {cells.n_cells:,}",
+                f"{cells.blocks_under:,}",
+                f"{cells.whole_blocks:,}",
+                f"{cells.edges_at_values:,} ({cells.edges_at_rare_values:,})",
+                " and ".join(ends) or "no",
+                derived_text(table),
+            )
+        )
+    return rows
+
+
+def change_rows(audit: Audit) -> list[ChangeRow]:
+    """Return what the protection changes, a row for each planned table."""
+    plain = {(t.level, t.bins): t for t in audit.tables if not t.protection}
+    rows = []
+    for table in audit.tables:
+        if not table.protection:
+            continue
+        before = plain[table.level, table.bins]
+        rows.append(
+            ChangeRow(
+                f"{table.level}, {table.bins} bins",
+                f"{number(_r2(before))} → {number(_r2(table))}",
+                f"{number(before.gain)} → {number(table.gain)}",
+                f"{number(before.utility.value, 2)} → {number(table.utility.value, 2)}",
+                f"{before.cells.cells_under:,} → {_still_seen(table)}",
+            )
+        )
+    return rows
+
+
+def _r2(table: PlannedTable) -> float:
+    return table.best(IN_TABLE).all.r2
+
+
+def _still_seen(table: PlannedTable) -> str:
+    """Return how many hidden cells can be worked out from the protected table."""
+    if table.noisy:
+        return "0"
+    return f"{'' if table.cells.exact else '≥ '}{table.cells.derived:,}"
+
+
+def facts(audit: Audit) -> list[tuple[str, str]]:
+    """Return what was audited."""
+    return [
+        ("People", people_text(audit.n_people)),
+        ("Held out of the tables", people_text(audit.n_held_out)),
+        ("Features", f"{len(audit.feature_names):,}"),
+        ("Planned tables", f"{len(audit.tables):,}"),
+        ("Largest gain", number(audit.gain)),
+        ("Errors", "squared, of the log" if audit.log else "squared"),
+    ]

@@ -1,0 +1,68 @@
+"""An audit as one page of HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from matplotlib import style
+
+from unbin._checks import check_kind, check_texts
+from unbin.disclosure.results import Audit
+from unbin.disclosure.text import UNSURE, recommendation
+from unbin.release.alignment import SMALL
+from unbin.results.report.audit_facts import attack_rows, cell_rows, change_rows, facts, gain_rows
+from unbin.results.report.audit_pictures import draw_audit
+from unbin.results.report.page import NO_INPUTS, template, versions, when
+from unbin.results.report.svg import SETTINGS
+
+
+def render_audit(
+    audit: Audit,
+    *,
+    title: str,
+    command: str = "",
+    inputs: Mapping[str, str] = NO_INPUTS,
+    created: datetime | str | None = None,
+) -> str:
+    """Return the report of an audit: one page that needs nothing else, not even a network.
+
+    Nobody's value is in it, true or recovered, no block is named, and numbers of fewer than 11
+    people are masked. The same audit gives the same page.
+
+    Parameters
+    ----------
+    audit : Audit
+    title : str
+    command : str
+        What was run, to be quoted.
+    inputs : mapping of str to str
+        Names of the input files and their hashes.
+    created : datetime or str, optional
+    """
+    check_kind("audit", audit, Audit, instead="what unbin.audit returned")
+    with style.context(["default", SETTINGS]):
+        pictures = draw_audit(audit)
+    return template("audit.html.j2").render(
+        title=title,
+        recommendation=recommendation(audit),
+        recommends=audit.recommended is not None,
+        facts=facts(audit),
+        pictures=pictures,
+        gains=gain_rows(audit),
+        changes=change_rows(audit),
+        attacks=[(table.name, attack_rows(table)) for table in audit.tables],
+        cells=cell_rows(audit),
+        unsure=UNSURE,
+        rule=audit.tables[0].cells.smallest,
+        smallest=SMALL,
+        level=f"{100 * audit.level:g} %",
+        min_utility=f"{audit.min_utility:g}",
+        features=audit.feature_names,
+        n_permutations=f"{audit.n_permutations:,}",
+        log=audit.log,
+        command=command,
+        inputs=check_texts("inputs", inputs),
+        versions=versions(),
+        created=when(created),
+    )

@@ -1,0 +1,143 @@
+"""The tables of a report, as text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin._typing import ArrayLike, FloatArray
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import ParameterError
+from unbin.fitting.inputs import feature_names
+from unbin.fitting.summary import Coefficients
+from unbin.likelihood.choice import Selection
+
+_NONE = "–"
+
+
+@dataclass(frozen=True, slots=True)
+class CoefficientRow:
+    """One line of the coefficient table; a dash where there is nothing to say."""
+
+    name: str
+    estimate: str
+    error: str
+    interval: str
+    p_value: str
+    held: str
+    oracle: str
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """One candidate that held-out blocks judged."""
+
+    family: str
+    alpha: str
+    contextual: str
+    score: str
+    behind: str
+    chosen: bool
+
+
+def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
+    """Return what was fitted, and how; fewer people than ``smallest`` are masked."""
+    found = [
+        ("Family", str(model.family_)),
+        ("Method", model.method_),
+        ("People", people(model.n_people_, smallest)),
+        ("Ridge (alpha)", f"{model.alpha_:.3g}"),
+        ("Dispersion", f"{model.dispersion_:.4g}"),
+    ]
+    if model.method_ != "observed":
+        found.insert(3, ("Blocks", f"{model.n_blocks_:,}"))
+    if model.method_ == "likelihood":
+        found.append(("Block effects (sd)", f"{model.block_sd_:.3g}"))
+    return found
+
+
+def people(n: int, smallest: int) -> str:
+    """Return a number of people, masked if small."""
+    return f"<{smallest}" if n < smallest else f"{n:,}"
+
+
+def coefficient_rows(
+    model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, level: float
+) -> list[CoefficientRow]:
+    """Return every coefficient with what is known about it."""
+    table = _coefficients(model, level)
+    d = model.n_features_in_
+    context = model.contextual_coef_
+    n_context = 0 if context is None else int(np.isfinite(context).sum())
+    first = len(table.names) - d - n_context  # 1 with an intercept
+    held, seen = np.full((2, len(table.names)), np.nan)
+    if model.diagnostics_.efficiency is not None:
+        held[first : first + d] = model.diagnostics_.efficiency
+    if isinstance(oracle, AggregatedGLM):
+        seen[:first], seen[first : first + d] = oracle.intercept_, oracle.coef_
+    elif oracle is not None:
+        seen[first : first + d] = oracle
+    rows = zip(
+        table.names, table.estimate, table.standard_error, table.interval(), table.p, held, seen,
+        strict=True,
+    )  # fmt: skip
+    return [
+        CoefficientRow(
+            name,
+            _number(estimate),
+            _number(error),
+            f"{_number(low)} to {_number(high)}" if np.isfinite(error) else _NONE,
+            _p_value(p),
+            f"{100 * share:.2g} %" if np.isfinite(share) else _NONE,
+            _number(truth),
+        )
+        for name, estimate, error, (low, high), p, share, truth in rows
+    ]
+
+
+def score_rows(selection: Selection | None) -> list[ScoreRow]:
+    """Return the best candidate of each family, with and without context, and the chosen one."""
+    if selection is None:
+        return []
+    kinds = list(zip(selection.family, selection.contextual, strict=True))
+    kept = {selection.chosen}
+    for kind in dict.fromkeys(kinds):
+        places = [k for k, each in enumerate(kinds) if each == kind]
+        kept.add(max(places, key=lambda k: selection.score[k]))
+    best = float(selection.score.max())
+    return [
+        ScoreRow(
+            selection.family[k],
+            f"{selection.alpha[k]:.3g}",
+            "yes" if selection.contextual[k] else "no",
+            f"{selection.score[k]:.4f}",
+            _behind(best - selection.score[k], selection.error[k]),
+            k == selection.chosen,
+        )
+        for k in sorted(kept, key=lambda k: -selection.score[k])
+    ]
+
+
+def _coefficients(model: AggregatedGLM, level: float) -> Coefficients:
+    """Return the coefficients, without errors where the method has none."""
+    try:
+        return model.summary(level).coefficients
+    except ParameterError:
+        estimate: FloatArray = np.concatenate([[model.intercept_], model.coef_])
+        missing = np.full(len(estimate), np.nan)
+        return Coefficients(("intercept", *feature_names(model)), estimate, missing, level)
+
+
+def _behind(gap: float, error: float) -> str:
+    return "best" if gap == 0 else f"{gap:.4f} ± {error:.4f}"
+
+
+def _p_value(p: float) -> str:
+    if not np.isfinite(p):
+        return _NONE
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if np.isfinite(value) else _NONE

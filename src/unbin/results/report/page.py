@@ -1,0 +1,134 @@
+"""A fit as one page of HTML."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from matplotlib import style
+from sklearn.utils.validation import check_is_fitted
+
+import unbin
+from unbin._checks import check_kind, check_path, check_texts
+from unbin._io import write_texts
+from unbin._typing import ArrayLike
+from unbin.estimator import AggregatedGLM
+from unbin.exceptions import ParameterError
+from unbin.likelihood.published import Published, smallest_shown
+from unbin.results.report.facts import coefficient_rows, facts, score_rows
+from unbin.results.report.pictures import draw
+from unbin.results.report.svg import SETTINGS
+
+_LEVEL = 0.95
+NO_INPUTS: Mapping[str, str] = MappingProxyType({})
+
+
+def render_report(
+    model: AggregatedGLM,
+    *,
+    title: str,
+    oracle: AggregatedGLM | ArrayLike | None = None,
+    command: str = "",
+    inputs: Mapping[str, str] = NO_INPUTS,
+    created: datetime | str | None = None,
+    public: bool | None = None,
+) -> str:
+    """Return the report of a fit: one page that needs nothing else, not even a network.
+
+    Counts and blocks under 11 people are masked unless the table is public, and imputed targets are
+    never in it. The same fit gives the same page.
+
+    Parameters
+    ----------
+    model : AggregatedGLM
+        Fitted to one target, by any method.
+    title : str
+    oracle : AggregatedGLM or (d,), optional
+        The same model fitted to individual targets, or its coefficients, to compare with.
+    command : str
+        What was run, to be quoted.
+    inputs : mapping of str to str
+        Names of the input files and their hashes.
+    created : datetime or str, optional
+        When; left out of the page when left out here.
+    public : bool, optional
+        Whether everybody has the table already: then nothing is masked. When left out, as the
+        release says (``release.public``).
+    """
+    check_kind("model", model, AggregatedGLM, instead="a fitted model")
+    check_is_fitted(model)
+    if np.ndim(model.coef_) > 1:
+        raise ParameterError(
+            "report: needs a model of one target, got several; fit them one by one"
+        )
+    table = model.published_
+    smallest = smallest_shown(table if isinstance(table, Published) else None, public)
+    with style.context(["default", SETTINGS]):
+        pictures = draw(model, oracle, smallest)
+    return template("page.html.j2").render(
+        title=title,
+        method=model.method_,
+        identified=model.diagnostics_.identified,
+        words=_words(model),
+        status=model.status_.value,
+        facts=facts(model, smallest),
+        pictures=pictures,
+        smallest=smallest,
+        level=f"{100 * _LEVEL:g} %",
+        coefficients=coefficient_rows(model, oracle, _LEVEL),
+        has_oracle=oracle is not None,
+        scores=score_rows(model.selection_),
+        n_tried=0 if model.selection_ is None else len(model.selection_.score),
+        command=command,
+        inputs=check_texts("inputs", inputs),
+        versions=versions(),
+        created=when(created),
+    )
+
+
+def write_report(path: str | Path, html: str) -> None:
+    """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
+    text = check_kind("html", html, str, instead="the page that render_report returned")
+    write_texts({check_path("path", path): text}, errors="replace")
+
+
+def _words(model: AggregatedGLM) -> list[str]:
+    """Return identification, fit and efficiency in sentences; the status is told elsewhere."""
+    if model.method_ == "likelihood":
+        return [note for note in model.summary().notes if not note.startswith("Status: ")]
+    return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
+
+
+def when(created: datetime | str | None) -> str | None:
+    """Return a time as text."""
+    return created.isoformat(timespec="seconds") if isinstance(created, datetime) else created
+
+
+def versions() -> dict[str, str]:
+    """Return what a page was made with."""
+    return {
+        "unbin": unbin.__version__,
+        "numpy": version("numpy"),
+        "scipy": version("scipy"),
+        "Python": platform.python_version(),
+    }
+
+
+@cache
+def template(name: str) -> Template:
+    """Return a page to be filled in; everything filled in is escaped."""
+    environment = Environment(
+        loader=PackageLoader("unbin.results.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template(name)

@@ -1,0 +1,1 @@
+"""How rows are laid out, where they lie, and how sums over them are made."""

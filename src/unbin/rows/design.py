@@ -1,0 +1,441 @@
+"""The design matrix as the solvers see it: a scale of its columns, and sums over its rows.
+
+Nobody but an engine touches the rows. Solvers ask for sums over all people (:meth:`Design.total`)
+or over the people of each block (:meth:`Design.by_block`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+
+from unbin._blocks import chunks_of
+from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.exceptions import EngineError
+from unbin.families import Units
+from unbin.rows.engines import LocalParts, Parts
+from unbin.rows.kernels import kernel
+from unbin.rows.rows import Rows, arrange
+
+_HUGE_BLOCK = 1 << 18
+"""Blocks with more rows are cut, so that threads can share them, into pieces of ..."""
+_PIECE_ROWS = 1 << 15
+"""... this many."""
+_SLICE = 1 << 10
+"""Blocks whose sums are finished at a time."""
+
+Done = TypeVar("Done")
+Finish = Callable[[slice, tuple[FloatArray, ...]], Done]
+"""Turns the sums of some blocks into what is wanted of them."""
+
+
+@dataclass(frozen=True)
+class Design:
+    """A design matrix whose rows lie in the parts of an engine.
+
+    With ``theta = [intercept, slopes]`` (no first entry without an intercept),
+    eta = intercept + columns @ slopes + offset, the columns divided by their spread, and centred
+    when there is an intercept.
+
+    Attributes
+    ----------
+    parts : Parts of Rows
+    whole : Parts of Rows, or None
+        Parts that hold all rows of each of their blocks, in the order of the blocks; None where
+        blocks lie in several parts.
+    start : (n_blocks + 1,)
+        People of the blocks before each block.
+    center, scale : (d,)
+        What was subtracted from and divided out of each column.
+    varies : (d,) bool
+        Columns that are not constant; the others are zeros.
+    fit_intercept : bool
+    has_offset : bool
+        Whether any row has an offset other than 0.
+    rows : Rows or None
+        All rows in one piece, where they are in memory.
+    order : (n,) or None
+        The row of X at each place of ``rows``.
+    finishing : int
+        Threads that finish the sums of blocks, some blocks at a time, where parts are too few or
+        too large to finish their own; 0 where each part does.
+    scores_blocks : bool
+        Whether parts can do more with the sums of their blocks than return them
+        (``likelihood.scoring.score_rows``).
+    """
+
+    parts: Parts
+    whole: Parts | None
+    start: IntArray
+    center: FloatArray
+    scale: FloatArray
+    varies: BoolArray
+    fit_intercept: bool
+    has_offset: bool
+    rows: Rows | None = None
+    order: IntArray | None = None
+    finishing: int = 0
+    scores_blocks: bool = False
+
+    @property
+    def n_parameters(self) -> int:
+        """Slopes, and the intercept if there is one."""
+        return len(self.scale) + self.fit_intercept
+
+    @property
+    def n_people(self) -> int:
+        """All rows."""
+        return int(self.start[-1])
+
+    @property
+    def blocks_at_once(self) -> int:
+        """Blocks whose sums are held at a time, about."""
+        if self.whole is None:
+            return len(self.size)
+        threads = getattr(self.whole, "n_threads", 1)
+        if self.rows is None:
+            return min(len(self.size), threads * -(-len(self.size) // len(self.whole)))
+        each = sorted((len(self.whole[k].blocks) for k in range(len(self.whole))), reverse=True)
+        return int(sum(each[:threads]))
+
+    @property
+    def size(self) -> IntArray:
+        """Rows of each block."""
+        return np.diff(self.start)
+
+    # -- sums over rows ----------------------------------------------------------------------------
+
+    def total(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Return the sum of ``function(rows, *args)`` over all parts."""
+        return self.parts.total(function, *args)
+
+    def by_block(
+        self, function: Callable[..., tuple[FloatArray, ...]], *args: Any, then: Finish[Done]
+    ) -> Iterator[Done]:
+        """Sum arrays over the rows of each block, and yield ``then(blocks, sums)`` in order.
+
+        Parameters
+        ----------
+        function : callable
+            ``function(rows, *args)`` returns arrays whose first axis runs over ``rows.blocks``.
+        then : callable
+            Called with a slice of blocks and their arrays.
+        """
+        if self.whole is self.parts and not self.finishing:
+            yield from self.parts.stream(_finished, function, args, then)
+        elif self.rows is not None:
+            yield from _joined(self.parts.stream(_partial, function, args, then, self.size), then)
+        else:
+            sums, n_blocks = self.parts.total(_block_sums, function, args), len(self.size)
+            slices = [slice(k, min(k + _SLICE, n_blocks)) for k in range(0, n_blocks, _SLICE)]
+            threads = LocalParts(slices, max(self.finishing, 1))
+            yield from threads.stream(_finished_slice, sums.arrays, then)
+
+    def whole_blocks(self, what: str) -> Parts:
+        """Return parts that hold whole blocks; raise, naming what needs them, if there are none."""
+        if self.whole is None:
+            raise EngineError(
+                f"{what}: need all people of a block in one part, got blocks in several; sort the "
+                "people by block before they are cut into files or partitions"
+            )
+        return self.whole
+
+    def gram(self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Return cross-products of the columns, the intercept first, weighted as eta says."""
+        total = self.total(gram_sums, theta, weight)
+        return np.asarray(total + np.tril(total, -1).T)
+
+    @cached_property
+    def block_means(self) -> FloatArray:
+        """The mean of every column, and last of the offset, in each block; (n_blocks, d + 1)."""
+        found = self.by_block(row_sums, then=lambda _, sums: sums[0])
+        return np.concatenate(list(found)) / self.size[:, None]
+
+    @cached_property
+    def ranges(self) -> FloatArray:
+        """The distance from the smallest to the largest value of every column."""
+        low, high = zip(*self.parts.stream(extremes), strict=True)
+        return np.asarray(np.max(high, axis=0) - np.min(low, axis=0))
+
+    # -- units -------------------------------------------------------------------------------------
+
+    def ridge(self, alpha: float) -> FloatArray:
+        """Return the penalty weight of each entry of theta for a ridge on the original slopes."""
+        return np.concatenate([np.zeros(int(self.fit_intercept)), alpha / self.scale**2])
+
+    def to_coefficients(self, theta: FloatArray) -> tuple[FloatArray, float]:
+        """Return slopes and intercept in the units of X."""
+        coef = theta[self.fit_intercept :] / self.scale
+        intercept = theta[0] - self.center @ coef if self.fit_intercept else 0.0
+        return coef, float(intercept)
+
+    def to_coefficient_covariance(self, covariance: FloatArray, told: BoolArray) -> FloatArray:
+        """Return the covariance of (intercept, slopes) in the units of X, from that of theta.
+
+        Without an intercept its row and column are 0. Those of slopes that are not ``told`` (d,)
+        are NaN, and the intercept's with them unless their columns are constant.
+        """
+        d, shift = len(self.scale), int(self.fit_intercept)
+        jacobian = np.zeros((1 + d, shift + d))
+        jacobian[1:, shift:] = np.diag(1 / self.scale)
+        if shift:
+            jacobian[0, 0] = 1.0
+            jacobian[0, 1:] = -self.center / self.scale
+        found = jacobian @ covariance @ jacobian.T
+        unknown = np.concatenate([[shift and (self.varies & ~told).any()], ~told]).astype(bool)
+        found[unknown, :] = found[:, unknown] = np.nan
+        return np.asarray(found)
+
+    def from_coefficients(self, coef: FloatArray, intercept: float) -> FloatArray:
+        """Return theta for slopes and an intercept in the units of X."""
+        slopes = coef * self.scale
+        if not self.fit_intercept:
+            return slopes
+        return np.concatenate([[intercept + self.center @ coef], slopes])
+
+    def in_units(self, units: Units) -> Design:
+        """Return the design of the same people for a target in other units.
+
+        Without an intercept to take it up, the level of the linear predictor goes into the offset.
+        """
+        level = 0.0 if self.fit_intercept else units.level
+        if level == 0 and (units.slope == 1 or not self.has_offset):
+            return self
+        change = (_rows_in_units, level, units.slope)
+        parts, whole = self.parts.later(*change), self.whole
+        if whole is not None:
+            whole = parts if whole is self.parts else whole.later(*change)
+        rows = None if self.rows is None else self.rows.in_units(level, units.slope)
+        return replace(self, parts=parts, whole=whole, rows=rows, has_offset=True)
+
+    # -- rows in memory ----------------------------------------------------------------------------
+
+    def in_memory(self) -> Rows:
+        """Return all rows, which must be in memory."""
+        assert self.rows is not None
+        return self.rows
+
+    def eta(self, theta: FloatArray) -> FloatArray:
+        """Return the linear predictor of all rows, block by block."""
+        return self.in_memory().eta(theta)
+
+    def to_rows_of_x(self, values: FloatArray) -> FloatArray:
+        """Put values of the laid-out rows back into the order of X."""
+        assert self.order is not None
+        result = np.empty_like(values)
+        result[self.order] = values
+        return result
+
+
+def _rows_in_units(rows: Any, level: float, slope: float) -> Any:
+    return rows.in_units(level, slope)
+
+
+# -- sums every design needs; an engine with rows of its own registers its way of making them ----
+
+
+@kernel
+def gram_sums(
+    rows: Rows, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
+) -> FloatArray:
+    """Return the lower triangle of the weighted cross-products, the intercept's first."""
+    shift = int(rows.fit_intercept)
+    d = rows.matrix.shape[1]
+    total = np.zeros((d + shift, d + shift))
+    for piece in rows.pieces():
+        part, w = rows.matrix[piece], weight(rows.eta(theta, piece))
+        even = w.min() == w.max()  # as for gaussian targets: nothing to be weighted
+        weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
+        total[shift:, shift:] += level * (part.T @ weighted)
+        if shift:
+            total[1:, 0] += level * weighted.sum(axis=0)
+            total[0, 0] += w.sum()
+    return np.tril(total)
+
+
+@kernel
+def row_sums(rows: Rows) -> tuple[FloatArray]:
+    """Return the sums of the columns, and last of the offset, by block."""
+    return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
+
+
+@kernel
+def extremes(rows: Rows) -> tuple[FloatArray, FloatArray]:
+    """Return the smallest and the largest value of every column."""
+    return rows.matrix.min(axis=0), rows.matrix.max(axis=0)
+
+
+# -- putting sums of blocks together -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockSums:
+    """Arrays whose first axis runs over ``blocks``."""
+
+    blocks: IntArray
+    arrays: tuple[FloatArray, ...]
+
+    def __add__(self, other: _BlockSums) -> _BlockSums:
+        blocks = np.union1d(self.blocks, other.blocks)
+        arrays = tuple(
+            np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
+        )
+        for sums in (self, other):
+            place = np.searchsorted(blocks, sums.blocks)
+            for total, array in zip(arrays, sums.arrays, strict=True):
+                total[place] += array
+        return _BlockSums(blocks, arrays)
+
+
+def _block_sums(
+    rows: Rows, function: Callable[..., tuple[FloatArray, ...]], args: tuple[Any, ...]
+) -> _BlockSums:
+    return _BlockSums(rows.blocks, function(rows, *args))
+
+
+def _finished(
+    rows: Rows,
+    function: Callable[..., tuple[FloatArray, ...]],
+    args: tuple[Any, ...],
+    then: Finish[Done],
+) -> Done:
+    return then(rows.span, function(rows, *args))
+
+
+def _finished_slice(blocks: slice, sums: tuple[FloatArray, ...], then: Finish[Done]) -> Done:
+    return then(blocks, tuple(array[blocks] for array in sums))
+
+
+def _partial(
+    rows: Rows,
+    function: Callable[..., tuple[FloatArray, ...]],
+    args: tuple[Any, ...],
+    then: Finish[Done],
+    size: IntArray,
+) -> tuple[slice | None, Any]:
+    """Finish the sums of whole blocks; leave those of a part of a block for ``_joined``."""
+    sums = function(rows, *args)
+    if len(rows) == size[rows.blocks].sum():
+        return None, then(rows.span, sums)
+    return rows.span, sums
+
+
+def _joined(results: Iterator[tuple[slice | None, Any]], then: Finish[Done]) -> Iterator[Done]:
+    """Add up the sums of parts of the same block, which follow each other."""
+    held: tuple[slice, tuple[FloatArray, ...]] | None = None
+    for span, result in results:
+        if held is not None and span == held[0]:
+            for array, more in zip(held[1], result, strict=True):
+                array += more
+            continue
+        if held is not None:
+            yield then(*held)
+            held = None
+        if span is None:
+            yield result
+        else:
+            held = span, result
+    if held is not None:
+        yield then(*held)
+
+
+# -- laying rows out in memory -------------------------------------------------------------------
+
+
+def lay_out(
+    X: FloatArray,
+    codes: IntArray,
+    n_blocks: int,
+    *,
+    offset: FloatArray | None = None,
+    fit_intercept: bool = True,
+    seed: int = 0,
+    n_threads: int = 1,
+) -> Design:
+    """Copy X once, block by block.
+
+    Parameters
+    ----------
+    X : (n, d)
+    codes : (n,)
+        Block of each row, from 0 to ``n_blocks - 1``; every block has rows.
+    n_blocks : int
+    offset : (n,), optional
+    fit_intercept : bool
+    seed : int
+        Changes how ties are broken.
+    n_threads : int
+        Threads that work on the rows.
+    """
+    assert len(X) == 0 or codes.max(initial=0) < n_blocks
+    rows, order = arrange(
+        X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed, n_threads=n_threads
+    )
+    columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
+    done = list(columns.stream(_standardise, fit_intercept))
+    center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
+        np.zeros(0), np.ones(0), np.zeros(0, bool)
+    )  # fmt: skip
+    return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
+
+
+def over_rows(
+    rows: Rows,
+    center: FloatArray,
+    scale: FloatArray,
+    varies: BoolArray,
+    *,
+    n_threads: int = 1,
+    order: IntArray | None = None,
+) -> Design:
+    """Return the design of rows in memory, standardised already."""
+    chunks = chunks_of(rows.start)
+    whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in chunks], n_threads)
+    parts = whole
+    if np.diff(rows.start).max(initial=0) > _HUGE_BLOCK:
+        cut = [rows.take(c.first, c.last, part) for c in chunks for part in _cut(c.rows)]
+        parts = LocalParts(cut, n_threads)
+    return Design(
+        parts=parts,
+        whole=whole,
+        start=rows.start,
+        center=center,
+        scale=scale,
+        varies=varies,
+        fit_intercept=rows.fit_intercept,
+        has_offset=bool(rows.offset.any()),
+        rows=rows,
+        order=order,
+    )
+
+
+def with_rows(design: Design, **changes: Any) -> Design:
+    """Return a design of the same scale over changed rows (see ``Rows``)."""
+    rows = replace(design.in_memory(), **changes)
+    return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
+
+
+def _standardise(values: FloatArray, fit_intercept: bool) -> tuple[float, float, bool]:
+    """Centre (with an intercept) and scale a column in place; return what was done."""
+    center = 0.0
+    if fit_intercept:
+        center = float(values.mean())
+        values -= center
+    spread = float(np.sqrt(values @ values / len(values)))
+    if spread > 1e-12 * abs(center):
+        values /= spread
+        return center, spread, True
+    values[:] = 0.0  # a constant column carries nothing beside the intercept
+    return center, 1.0, False
+
+
+def _cut(rows: slice) -> list[slice]:
+    """Return the rows of a chunk, in pieces if it is a huge block."""
+    if rows.stop - rows.start <= _HUGE_BLOCK:
+        return [rows]
+    lows = range(rows.start, rows.stop, _PIECE_ROWS)
+    return [slice(low, min(low + _PIECE_ROWS, rows.stop)) for low in lows]

@@ -1,0 +1,81 @@
+"""Blocks scored on the device: ``likelihood.scoring`` with all blocks at a time.
+
+Only what is needed of each block comes back: with many blocks their moments are most of what would
+travel, and whitening them most of what the host would do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unbin._linalg import JITTER
+from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.rows.engines.torch.machine import Tensor, to_host, torch
+from unbin.rows.engines.torch.sums import moment_tensors
+
+if TYPE_CHECKING:
+    from unbin.likelihood.moments import Law
+    from unbin.likelihood.scoring import Evidence
+    from unbin.rows.engines.torch.tiles import TorchRows
+
+_ROWS = 512
+"""Rows of long matrices that are multiplied at a time."""
+
+
+def score(
+    rows: TorchRows,
+    law: Law,
+    free: FloatArray,
+    weigh: Callable[[slice, Any], Evidence],
+    reference: IntArray,
+    used: BoolArray,
+) -> tuple[slice, Any, FloatArray, FloatArray]:
+    """See ``likelihood.scoring.score_rows``; counts are known, rows stand for themselves."""
+    blocks, p = rows.span, len(free)
+    found = weigh(blocks, moment_tensors(rows, law, free, True))
+    right = torch.cat(
+        [found.derivative, found.shift[:, :, None], found.residual[:, :, None]], dim=2
+    )
+    used = used[blocks] & (np.arange(used.shape[1]) != reference[blocks, None])
+    df = whiten(found.covariance, right, torch.as_tensor(used, device=right.device))
+    white, residual = right[:, :, :-1], right[:, :, -1]
+    both = (residual[:, None] @ white)[:, 0]
+    along = (white[:, :, -1][:, None] @ white)[:, 0]
+    flat = white[:, :, :-1].reshape(-1, p)
+    each = [(residual**2).sum(dim=1), df, both[:, -1], along[:, -1], torch.zeros_like(df)]
+    tensors = [products(flat, flat), both[:, :-1], along[:, :-1], torch.stack(each)]
+    information, *rest, spread, mean = to_host([*tensors, found.spread, found.mean])
+    return blocks, (information, np.zeros((p, p)), *rest), spread, mean
+
+
+def products(a: Tensor, b: Tensor) -> Tensor:
+    """Return aᵀ b of two long matrices, some rows at a time: that keeps a device busy."""
+    whole = len(a) // _ROWS * _ROWS
+    pieces = (matrix[:whole].reshape(-1, _ROWS, matrix.shape[1]) for matrix in (a, b))
+    left, right = pieces
+    return torch.bmm(left.transpose(1, 2), right).sum(dim=0) + a[whole:].T @ b[whole:]
+
+
+def whiten(covariance: Tensor, right: Tensor, used: Tensor) -> Tensor:
+    """Multiply ``right`` by the inverse Cholesky factor of each block, in place; return df.
+
+    Both are changed. Statistics that are not ``used`` become zeros.
+    """
+    size = covariance.shape[1]
+    covariance *= used[:, :, None] & used[:, None, :]
+    right *= used[:, :, None]
+    covariance.diagonal(dim1=1, dim2=2).add_(JITTER)
+    df = torch.zeros_like(right[:, 0, 0])
+    for k in range(size):
+        pivot = covariance[:, k, k].clamp(min=JITTER)
+        df += 1.0 - JITTER / pivot
+        inverse = torch.rsqrt(pivot)[:, None]
+        right[:, k] *= inverse
+        if k + 1 < size:
+            below = covariance[:, k + 1 :, k] * inverse
+            right[:, k + 1 :].addcmul_(below[:, :, None], right[:, k : k + 1], value=-1)
+            covariance[:, k + 1 :, k + 1 :].addcmul_(below[:, :, None], below[:, None], value=-1)
+    return df

@@ -1,0 +1,114 @@
+"""Sums of products over the rows of each block."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+_TILE = 256
+"""Rows whose products are formed at a time."""
+_LANES = 8
+"""Numbers in the widest vectors of a processor."""
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def accumulate(  # type: ignore[no-untyped-def]
+    q, d_eta, d_nuisance, extra, columns, row, start, mean, slopes, cross, covariance, n_bins
+):
+    """Add a piece of rows, which begins at ``row``, to the sums of its blocks.
+
+    Features are copied in tiles of rows, so that products find them in the cache; the rest block
+    by block, followed by zeros that make up whole vectors (the features beside them do not count).
+    ``cross`` receives -Σ q qᵀ for bins, and Σ extra in the row of the total.
+    """
+    n, size = q.shape
+    d, m = columns.shape[0], d_nuisance.shape[0]
+    width = _TILE + _LANES
+    one, slope = np.zeros((2, width)), np.zeros((_up(size, 2), width))
+    x, level = np.zeros((_up(1 + d, 6), width)), np.zeros((_up((1 + m) * size, 6), width))
+    for i in range(width):
+        one[0, i], x[0, i] = 1.0, 1.0
+    by_one, by_x = np.empty((2, len(level))), np.empty((len(slope), len(x)))
+    by_level = np.empty((len(slope), _up(size, 6)))
+    b = np.searchsorted(start, row, side="right") - 1
+    low = 0
+    for tile in range(0, n, _TILE):
+        end = min(tile + _TILE, n)
+        for j in range(d):
+            _copy_padded(columns[j, row + tile : row + end], x[1 + j, : end - tile])
+        while low < end:
+            while start[b + 1] - row <= low:
+                b += 1
+            high = min(end, start[b + 1] - row)
+            used = _up(high - low, _LANES)
+            for k in range(size):
+                _copy_padded(d_eta[low:high, k], slope[k, :used])
+                _copy_padded(q[low:high, k], level[k, :used])
+                for j in range(m):
+                    _copy_padded(d_nuisance[j, low:high, k], level[(1 + j) * size + k, :used])
+            _products(slope, x, low - tile, used, by_x)
+            _products(one, level, 0, used, by_one)
+            for k in range(size):
+                mean[b, k] += by_one[0, k]
+                for j in range(d + 1):
+                    slopes[b, k, j] += by_x[k, j]
+                for j in range(m):
+                    slopes[b, k, 1 + d + j] += by_one[0, (1 + j) * size + k]
+            if covariance:
+                _products(level, level, 0, used, by_level)
+                for k in range(n_bins):
+                    for j in range(n_bins):
+                        cross[b, k, j] -= by_level[k, j]
+                for i in range(low, high if size > n_bins else low):
+                    for k in range(size):
+                        cross[b, n_bins, k] += extra[i, k]
+            low = high
+
+
+@njit(cache=True, nogil=True)
+def _up(size, step):  # type: ignore[no-untyped-def]
+    """Round up to a multiple."""
+    return (size + step - 1) // step * step
+
+
+@njit(cache=True, nogil=True)
+def _copy_padded(values, out):  # type: ignore[no-untyped-def]
+    """Copy, and fill the rest with zeros (slices would be compiled with all their errors)."""
+    for i in range(len(values)):
+        out[i] = values[i]
+    for i in range(len(values), len(out)):
+        out[i] = 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _products(left, right, skip, n, out):  # type: ignore[no-untyped-def]
+    """Write left rightᵀ over ``n`` columns, leaving out the first ``skip`` of ``right``.
+
+    BLAS would spend more on being called than on a small block. Twelve sums at a time are about
+    as many as there are registers for.
+    """
+    end = skip + n
+    for j in range(0, out.shape[1], 6):
+        u, v, w = right[j, skip:end], right[j + 1, skip:end], right[j + 2, skip:end]
+        x, y, z = right[j + 3, skip:end], right[j + 4, skip:end], right[j + 5, skip:end]
+        for k in range(0, len(out), 2):
+            a, b = left[k, :n], left[k + 1, :n]
+            au, av, aw, ax, ay, az = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            bu, bv, bw, bx, by, bz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+            for i in range(n):
+                au += a[i] * u[i]
+                av += a[i] * v[i]
+                aw += a[i] * w[i]
+                ax += a[i] * x[i]
+                ay += a[i] * y[i]
+                az += a[i] * z[i]
+                bu += b[i] * u[i]
+                bv += b[i] * v[i]
+                bw += b[i] * w[i]
+                bx += b[i] * x[i]
+                by += b[i] * y[i]
+                bz += b[i] * z[i]
+            out[k, j], out[k, j + 1], out[k, j + 2] = au, av, aw
+            out[k, j + 3], out[k, j + 4], out[k, j + 5] = ax, ay, az
+            out[k + 1, j], out[k + 1, j + 1], out[k + 1, j + 2] = bu, bv, bw
+            out[k + 1, j + 3], out[k + 1, j + 4], out[k + 1, j + 5] = bx, by, bz

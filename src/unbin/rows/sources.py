@@ -1,0 +1,293 @@
+"""People who need not fit into memory: Parquet files, Dask frames and arrays, as slabs."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from glob import glob, has_magic
+from importlib.util import find_spec
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unbin._frames import as_text, column, filled, refuse_huge
+from unbin._io import not_a_file
+from unbin._typing import FloatArray
+from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
+from unbin.release.readers.parquet import open_parquet
+from unbin.rows.engines import LocalParts, Parts, Recipe
+from unbin.rows.engines.dask import DaskParts, open_client, room_for_part
+from unbin.rows.survey import Slab
+
+_PART_BYTES = 1 << 24
+"""Bytes of the columns of a part, about: several are in the making at a time."""
+_LARGEST_PART = 1 << 27
+"""The same on a cluster whose workers have room: fewer parts mean fewer sums to be moved."""
+_FEWEST_ROWS = 1 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Which columns of a file or frame are read.
+
+    Attributes
+    ----------
+    features : tuple of str
+    block : str
+        Or, beside a Dask array, a Dask array of block ids.
+    offset : str or None
+        Likewise.
+    """
+
+    features: tuple[str, ...]
+    block: Any
+    offset: Any
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, each once."""
+        extra = [] if self.offset is None else [self.offset]
+        return list(dict.fromkeys([*self.features, self.block, *extra]))
+
+
+@dataclass(frozen=True, slots=True)
+class RowGroups:
+    """Some row groups of a Parquet file, or some rows of a single one.
+
+    Attributes
+    ----------
+    path : str
+    groups : tuple of int
+    rows : (first, last) or None
+    """
+
+    path: str
+    groups: tuple[int, ...]
+    rows: tuple[int, int] | None = None
+
+
+def is_source(X: Any) -> bool:
+    """Tell whether X names files, or lies on a cluster, rather than being an array."""
+    return isinstance(X, str | Path) or _is_dask(X)
+
+
+@contextmanager
+def open_slabs(
+    X: Any, columns: Columns, *, engine: str, client: Any, n_threads: int, checkpoint: str | None
+) -> Iterator[Parts]:
+    """Give the people of a source as slabs, for as long as they are needed."""
+    if engine != "dask":
+        if _is_dask(X):
+            raise EngineError(
+                f"engine: {engine!r} cannot read a Dask collection; pass engine='dask', or "
+                "X.compute()"
+            )
+        recipes = [Recipe(((read_slab, (part, columns)),)) for part in find_parts(X, columns)]
+        yield LocalParts(recipes, n_threads)
+        return
+    with open_client(client) as opened:
+        if not _is_dask(X):
+            parts = find_parts(X, columns, min(room_for_part(opened), _LARGEST_PART))
+            slabs: list[Any] = [Recipe(((read_slab, (part, columns)),)) for part in parts]
+        elif hasattr(X, "columns"):
+            frames = opened.compute(X.to_delayed())
+            slabs = [opened.submit(_frame_slab, frame, columns, pure=False) for frame in frames]
+        else:
+            pieces = opened.compute(_pieces(X, columns))
+            slabs = [opened.submit(_array_slab, piece, pure=False) for piece in pieces]
+        yield DaskParts(opened, slabs, checkpoint)
+        slabs.clear()
+        gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
+
+
+def find_parts(
+    pattern: str | Path, columns: Columns, part_bytes: int | None = None
+) -> list[RowGroups]:
+    """Return the parts of all Parquet files that a path, a folder or a pattern names."""
+    paths = _paths(str(pattern))
+    most = max((part_bytes or _PART_BYTES) // (8 * len(columns.names)), _FEWEST_ROWS)
+    found: list[RowGroups] = []
+    for path in paths:
+        file = _open(path)
+        names = file.schema_arrow.names
+        missing = [name for name in columns.names if name not in set(names)]
+        if missing:
+            known = ", ".join(map(repr, names[:10]))
+            raise ReadError(
+                f"{Path(path).name}: must have the column {missing[0]!r}, got {known}; check its "
+                "name"
+            )
+        found += _gather(path, file.metadata, most)
+    if not found:
+        raise ReadError(f"{pattern}: must hold people, got no rows; check the files")
+    return found
+
+
+def read_slab(part: RowGroups, columns: Columns) -> Slab:
+    """Read some row groups."""
+    pa = _pyarrow()
+    where = Path(part.path).name
+    try:
+        table = _read(part, columns.names)
+    except (pa.ArrowException, OSError) as error:
+        text = " ".join(str(error).split())[:120]
+        raise ReadError(
+            f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
+        ) from None
+    values = {
+        name: _numbers(table.column(name).to_numpy(), where, name)
+        for name in (*columns.features, columns.offset)
+        if name is not None
+    }
+    coded = table.column(columns.block).combine_chunks().dictionary_encode()
+    if coded.null_count:
+        raise AlignmentError(
+            f"{where}, column {columns.block!r}: must name the block of each row, got "
+            f"{coded.null_count} empty ones; fill them in or drop the people"
+        )
+    names = coded.dictionary.to_numpy(zero_copy_only=False)
+    slab = _slab(values, columns, names, coded.indices.to_numpy())
+    pa.default_memory_pool().release_unused()  # what decoding took, several times the part
+    return slab
+
+
+def _frame_slab(frame: Any, columns: Columns) -> Slab:
+    """Turn a partition of a Dask frame into a slab."""
+    values = {
+        name: _numbers(column(frame, name, role="features"), "partition", name)
+        for name in (*columns.features, columns.offset)
+        if name is not None
+    }
+    ids = as_text(column(frame, columns.block, role="block"), where="block")
+    names, codes = np.unique(ids, return_inverse=True)
+    return _slab(values, columns, names, codes)
+
+
+def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
+    """Cut Dask arrays into the same rows; one list per part."""
+    X = X.rechunk({1: -1})
+    others = [array for array in (columns.block, columns.offset) if array is not None]
+    if not all(_is_dask(array) for array in others):
+        raise ParameterError(
+            "block, offset: must be Dask arrays beside a Dask array X, got others; pass one value "
+            "per row"
+        )
+    cut = [X.to_delayed()[:, 0], *(array.rechunk((X.chunks[0],)).to_delayed() for array in others)]
+    return [list(piece) for piece in zip(*cut, strict=True)]
+
+
+def _array_slab(piece: list[Any]) -> Slab:
+    """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
+    X, ids, offset = [*piece, None][:3]
+    features = tuple(np.asfortranarray(_numbers(np.asanyarray(X), "partition", "X")).T)
+    blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
+    shift = None if offset is None else _numbers(np.asanyarray(offset), "partition", "offset")
+    return Slab(features, blocks, codes.astype(np.int64), shift)
+
+
+def _slab(
+    values: dict[str, FloatArray], columns: Columns, names: NDArray[Any], codes: NDArray[Any]
+) -> Slab:
+    """Make a slab of coded blocks whose names are in any order."""
+    text = as_text(names, where="block")
+    blocks, place = np.unique(text, return_inverse=True)
+    features = tuple(values[name] for name in columns.features)
+    return Slab(features, blocks, place[codes].astype(np.int64), values.get(columns.offset))
+
+
+def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
+    if values.dtype.kind not in "fiub":
+        raise ReadError(
+            f"{where}, column {name!r}: must hold numbers, got {values.dtype}; encode it first"
+        )
+    numbers = np.asarray(filled(values), dtype=np.float64)
+    if not np.isfinite(numbers).all():
+        raise DomainError(
+            f"{where}, column {name!r}: must be finite, got NaN or inf; fill it in or drop the "
+            "people"
+        )
+    refuse_huge(numbers, where=f"{where}, column {name!r}")
+    return numbers
+
+
+def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:
+    """Put neighbouring row groups together, and cut large ones, into parts of ``most`` rows."""
+    held: list[int] = []
+    rows = 0
+    for k in range(metadata.num_row_groups):
+        size = metadata.row_group(k).num_rows
+        if held and rows + size > most:
+            yield RowGroups(path, tuple(held))
+            held, rows = [], 0
+        if size > most:
+            edges = np.linspace(0, size, -(-size // most) + 1).astype(int).tolist()
+            yield from (RowGroups(path, (k,), cut) for cut in pairwise(edges))
+        elif size:
+            held.append(k)
+            rows += size
+    if held:
+        yield RowGroups(path, tuple(held))
+
+
+def _read(part: RowGroups, names: list[str]) -> Any:
+    """Read a part; of the rows of a large row group those before it are decoded and dropped."""
+    file, groups = _open(part.path), list(part.groups)
+    if part.rows is None:
+        return file.read_row_groups(groups, columns=names, use_threads=False)
+    first, last = part.rows
+    kept, done = [], 0
+    batches = file.iter_batches(
+        batch_size=last - first, row_groups=groups, columns=names, use_threads=False
+    )
+    for batch in batches:
+        low, high = max(first - done, 0), min(last - done, len(batch))
+        if low < high:
+            kept.append(batch.slice(low, high - low))
+        done += len(batch)
+        if done >= last:
+            break
+    return _pyarrow().Table.from_batches(kept)
+
+
+def _paths(pattern: str) -> Sequence[str]:
+    try:
+        if Path(pattern).is_dir():
+            pattern = str(Path(pattern) / "*.parquet")
+        found = sorted(glob(pattern)) if has_magic(pattern) else [pattern]
+    except OSError as error:
+        raise ReadError(
+            f"{pattern[:60]}: cannot be opened, got {error.strerror}; check the path"
+        ) from None
+    if not found:
+        raise ReadError(f"{pattern}: must name Parquet files, got none; check the path")
+    return found
+
+
+def _open(path: str) -> Any:
+    pa, odd = _pyarrow(), not_a_file(Path(path))
+    if odd is not None:
+        raise ReadError(f"{Path(path).name}: must be a Parquet file, got {odd}; check the path")
+    try:
+        return open_parquet(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        text = " ".join(str(error).split())[:80]
+        raise ReadError(
+            f"{Path(path).name}: must be a Parquet file, got {text}; check the file"
+        ) from None
+
+
+def _pyarrow() -> Any:
+    if find_spec("pyarrow") is None:
+        raise ReadError("Parquet: needs pyarrow, got none; pip install unbin[parquet]")
+    import pyarrow as pa
+
+    return pa
+
+
+def _is_dask(X: Any) -> bool:
+    return hasattr(X, "__dask_graph__")
