@@ -14,7 +14,7 @@ from glum import GeneralizedLinearRegressor
 
 import unbin
 from unbin.datasets import simulate
-from unbin.rows.engines import available_threads
+from unbin.rows.parts import available_threads
 
 
 def best(run, repeats: int = 5) -> float:

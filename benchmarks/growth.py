@@ -23,12 +23,12 @@ import unbin
 from timing import best_of, people  # it keeps to one thread
 from unbin.datasets import Simulation
 from unbin.families import get_family
-from unbin.fitting.methods import InMemory
 from unbin.likelihood.fit import make_problem
 from unbin.likelihood.scoring import score_sums
 from unbin.likelihood.start import starting_point
 from unbin.matching.fit import matching_bounds
 from unbin.matching.objective import Objective
+from unbin.rows.design import lay_out
 
 METHODS = ("likelihood", "matching")
 
@@ -88,7 +88,7 @@ def bandwidth() -> None:
     n, d = 4_000_000, 20
     sim = people("gaussian", n, d, 1000)
     target = unbin.aggregate(sim.y, sim.blocks, 10).align(sim.blocks)
-    design = InMemory(sim.X, target, None).design(settings())
+    design = lay_out(sim.X, target.codes, len(target.release))
     flat = np.ones(n * d)
     limit = flat.nbytes / best_of(lambda: flat @ flat)[0]
     theta = np.linspace(-0.1, 0.1, d + 1)
@@ -109,11 +109,6 @@ def bandwidth() -> None:
         took = best_of(run)[0]
         share = reads * 8 * n * d / took / limit
         print(f"{name:>34}: {1e3 * took:7.1f} ms, X read {reads} times, {share:.0%} of that speed")
-
-
-def settings() -> object:
-    model = unbin.AggregatedGLM(n_jobs=1, random_state=0)
-    return model._check_parameters()[1]
 
 
 def dask_workers() -> None:

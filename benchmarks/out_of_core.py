@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import unbin
-from unbin.rows.engines import local
+from unbin.rows import parts as local
 
 FILE_ROWS = 500_000
 

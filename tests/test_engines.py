@@ -7,8 +7,7 @@ import unbin
 from unbin.datasets import simulate
 from unbin.rows import design as designs
 from unbin.rows.design import lay_out, row_sums
-from unbin.rows.engines import LocalParts, Recipe
-from unbin.rows.engines.base import add
+from unbin.rows.parts import LocalParts, Recipe, add
 
 
 def test_sums_are_added_in_order_whatever_the_threads():

@@ -89,7 +89,7 @@ def test_a_fit_that_runs_out_of_range_says_so(monkeypatch):
     def fail(*args):
         raise np.linalg.LinAlgError("Eigenvalues did not converge")
 
-    monkeypatch.setattr(estimator, "observed_fit", fail)
+    monkeypatch.setitem(estimator.METHODS, "observed", fail)
     monkeypatch.setitem(estimator.METHODS, "likelihood", fail)
     message = r"fit: its numbers ran out of range, got Eigenvalues did not converge; look for outl"
     for y in (Y, TARGET):

@@ -19,8 +19,8 @@ from unbin.exceptions import (
 )
 from unbin.matching.spread import Cuts, Line, runs_of, thresholds
 from unbin.rows import sources
-from unbin.rows.engines import LocalParts
-from unbin.rows.survey import Slab, Surveyed, scale_of, survey
+from unbin.rows.parts import LocalParts
+from unbin.rows.survey import Part, Surveyed, scale_of, survey
 
 
 def write_people(folder, sim, *, n_files=4, row_group_size=400, seed=1, offset=None):
@@ -161,9 +161,9 @@ def test_row_groups_are_gathered_and_cut(tmp_path, most):
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"x": values, "b": ["a"] * 1000}), path, row_group_size=130)
     parts = list(sources._gather(str(path), pq.ParquetFile(path).metadata, most))
-    slabs = [sources.read_slab(part, sources.Columns(("x",), "b", None)) for part in parts]
-    np.testing.assert_array_equal(np.concatenate([slab.columns[0] for slab in slabs]), values)
-    assert max(len(slab.codes) for slab in slabs) <= max(most, 1)
+    read = [sources.read_part(part, sources.Columns(("x",), "b", None)) for part in parts]
+    np.testing.assert_array_equal(np.concatenate([part.columns[0] for part in read]), values)
+    assert max(len(part.codes) for part in read) <= max(most, 1)
 
 
 # -- cut ranks -----------------------------------------------------------------------------------
@@ -225,19 +225,19 @@ def test_all_values_equal_are_shared_out():
 # -- surveys -------------------------------------------------------------------------------------
 
 
-def make_slab(rng, n, shift):
+def make_part(rng, n, shift):
     names = np.array(["a", "b", "c", "d"])[: rng.integers(2, 5)]
     codes = np.concatenate([np.arange(len(names)), rng.integers(0, len(names), n - len(names))])
     X = rng.normal(size=(n, 3)) * [1, 1e-3, 0] + [shift, 1e6, 7]
-    return Slab(tuple(X.T), names, codes, None)
+    return Part(tuple(X.T), names, codes, None)
 
 
 def test_surveys_add_up():
     rng = np.random.default_rng(0)
-    slabs = [make_slab(rng, n, shift) for n, shift in ((30, 0), (500, 3), (7, -50))]
-    people = Surveyed.of(LocalParts(slabs))
-    X = np.concatenate([np.column_stack(slab.columns) for slab in slabs])
-    ids = np.concatenate([slab.blocks[slab.codes] for slab in slabs])
+    read = [make_part(rng, n, shift) for n, shift in ((30, 0), (500, 3), (7, -50))]
+    people = Surveyed.of(LocalParts(read))
+    X = np.concatenate([np.column_stack(part.columns) for part in read])
+    ids = np.concatenate([part.blocks[part.codes] for part in read])
     whole = people.whole
     np.testing.assert_array_equal(whole.blocks, np.unique(ids))
     np.testing.assert_array_equal(whole.rows, np.unique(ids, return_counts=True)[1])
@@ -255,7 +255,7 @@ def test_surveys_add_up():
 
 def test_a_survey_is_the_same_in_any_order():
     rng = np.random.default_rng(1)
-    one, two = (survey(make_slab(rng, n, 1.0)) for n in (40, 60))
+    one, two = (survey(make_part(rng, n, 1.0)) for n in (40, 60))
     np.testing.assert_allclose((one + two).mean, (two + one).mean, rtol=1e-14)
     np.testing.assert_array_equal((one + two).rows, (two + one).rows)
 

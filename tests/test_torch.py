@@ -30,12 +30,14 @@ from unbin.likelihood.start import eta_sums, starting_point
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 from unbin.rows.design import extremes, gram_sums, lay_out, row_sums
+from unbin.rows.engines import Blocks, Layout, Options
 
 torch = pytest.importorskip("torch", reason="the torch engine needs torch: pip install unbin[gpu]")
-device = pytest.importorskip("unbin.rows.engines.torch")
+from unbin.rows.engines.torch import engine, layout, machine, streaming, tiles  # noqa: E402
+from unbin.rows.engines.torch.bins import Bins  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
-MACHINE = device.open_machine("cpu", "float64")
+MACHINE = machine.open_machine("cpu", "float64")
 SIZES = {
     "ragged": [1, 2, 700, 3, 40, 1100, 513, 9, 77],
     "small": [3, 1, 2, 5, 4] * 30,
@@ -58,7 +60,7 @@ def rows_of(sizes, *, d=3, offset=False, fit_intercept=True, ranked=False, seed=
     X = rng.normal(size=(len(codes), d)) + 0.3 * rng.normal(size=(len(sizes), d))[codes]
     extra = 0.2 * rng.normal(size=len(codes)) if offset else None
     design = lay_out(X, codes, len(sizes), offset=extra, fit_intercept=fit_intercept)
-    return design.rows, device.from_rows(design.rows, MACHINE, ranked)
+    return design.rows, tiles.from_rows(design.rows, MACHINE, ranked)
 
 
 def theta_of(rows, seed=1):
@@ -95,6 +97,14 @@ FAMILIES = ["gaussian", "poisson", "binomial", "gamma", "negative-binomial", "or
 
 def family_of(name):
     return get_family(name, 6)
+
+
+def on_device(X, target, *, ranked=False):
+    release = target.release
+    options = Options(n_threads=1, ranked=ranked, device="cpu")
+    return engine.TorchEngine(options).rows(
+        X, Blocks(release.blocks, target.codes, release.n), None
+    )
 
 
 def law_of(family, rows, *, own=False, unit=None, variance=0.0):
@@ -161,11 +171,11 @@ def test_sums_of_tiles_do_not_depend_on_the_chunks(monkeypatch):
     here, there = rows_of([3000, 1, 20_000, 5, 6, 9000])
     law, free = law_of(get_family("gaussian"), here)
     whole = moment_sums(there, law, free, True)
-    monkeypatch.setitem(device.machine._CELLS, "cpu", 1)
+    monkeypatch.setitem(machine._CELLS, "cpu", 1)
     for mine, other in zip(moment_sums(there, law, free, True), whole, strict=True):
         close(mine, other)
-    monkeypatch.setitem(device.machine._CELLS, "cpu", 1 << 20)
-    monkeypatch.setattr(device.tiles, "_DENSE", 0)
+    monkeypatch.setitem(machine._CELLS, "cpu", 1 << 20)
+    monkeypatch.setattr(tiles, "_DENSE", 0)
     for mine, other in zip(moment_sums(there, law, free, True), whole, strict=True):
         close(mine, other)
 
@@ -209,16 +219,11 @@ def test_scores_of_blocks(family, kind):
         moved = replace(table, lower=table.lower + shift, upper=table.upper + shift)
         target = replace(release, histogram=moved).align(blocks)
     here = lay_out(X, target.codes, len(target.release))
-    people = (X, target.release.blocks, target.codes, target.release.n, None, MACHINE)
-    there = device.people_of(*people, ranked=False).design(
-        fit_intercept=True, seed=0, ranked=False, n_threads=1
-    )
+    there = on_device(X, target).design(Layout(fit_intercept=True))
     sums = []
     for design in (there, here):
         aligned = target.release
-        problem = make_problem(
-            design, aligned, get_family(family), means=aligned.means, noise_sd=aligned.noise_sd
-        )
+        problem = make_problem(design, aligned, get_family(family))
         problem = replace(problem, block_variance=0.05 if kind == "effects" else 0.0)
         free = 0.9 * starting_point(problem)
         sums.append(score_sums(problem, free, np.full(len(free), 0.3)))
@@ -233,7 +238,7 @@ def test_probabilities_are_right_in_the_tails(name):
     law, free = law_of(family, rows_of([5])[0])
     nuisance = law.coordinates.split(free)[1]
     here = family.bins(eta, law.lower, law.upper, nuisance)
-    bins = device.bins.Bins(family, law.lower, law.upper, nuisance, MACHINE)
+    bins = Bins(family, law.lower, law.upper, nuisance, MACHINE)
     there = bins.at(torch.as_tensor(eta)[None], torch.zeros(1, dtype=torch.int64))
     q = here.probability
     seen = q > 1e-290
@@ -271,8 +276,8 @@ def test_equal_means_rank_by_their_key():
     bounds = rank_bounds(release, family.domain)
     for seed in (0, 7):
         here = lay_out(X, codes, 6, seed=seed)
-        people = device.people_of(X, release.blocks, codes, release.n, None, MACHINE, ranked=True)
-        there = people.design(fit_intercept=True, seed=seed, ranked=True, n_threads=1)
+        people = on_device(X, unbin.AggregatedTarget(release, codes), ranked=True)
+        there = people.design(Layout(fit_intercept=True, seed=seed))
         for theta in (np.array([0.1, 0, 0, 0.0]), np.array([0.1, 0, 0.5, 0])):
             close(
                 there.whole.total(matching_sums, family, bounds, theta)[1],
@@ -444,7 +449,7 @@ def test_parquet_files(tmp_path, monkeypatch, room, method):
     table = pa.table({**{c: X[order, j] for j, c in enumerate(names)}, "block": blocks[order]})
     pq.write_table(table, tmp_path / "people.parquet", row_group_size=1000)
     if room == "little":
-        monkeypatch.setattr(device.Machine, "free", lambda _: 1e5)
+        monkeypatch.setattr(machine.Machine, "free", lambda _: 1e5)
         monkeypatch.setattr("unbin.rows.sources._PART_BYTES", 1)
         monkeypatch.setattr("unbin.rows.sources._FEWEST_ROWS", 1000)
     to = {"block": "block", "features": names}
@@ -463,8 +468,8 @@ def test_parquet_files(tmp_path, monkeypatch, room, method):
 def test_arrays_too_large_for_the_device_travel_in_chunks(monkeypatch, method, contextual):
     if contextual and method == "matching":
         pytest.skip("contextual effects belong to likelihood")
-    monkeypatch.setattr(device.Machine, "free", lambda _: 1e5)
-    monkeypatch.setattr(device.streaming, "READ_ROWS", 1000)
+    monkeypatch.setattr(machine.Machine, "free", lambda _: 1e5)
+    monkeypatch.setattr(streaming, "READ_ROWS", 1000)
     monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 500)
     X, blocks, release = sample("gaussian", n=20_000)
     offset = 0.1 * np.random.default_rng(0).normal(size=len(X))
@@ -563,8 +568,8 @@ def test_what_tensors_must_be():
 
 def test_too_little_memory_names_what_fits(monkeypatch):
     X, blocks, release = sample("gaussian", n=1000, n_blocks=10)
-    monkeypatch.setattr(device.layout, "READ_ROWS", 1)
-    monkeypatch.setattr(device.Machine, "free", lambda _: 4e4)
+    monkeypatch.setattr(layout, "READ_ROWS", 1)
+    monkeypatch.setattr(machine.Machine, "free", lambda _: 4e4)
     with pytest.raises(EngineError, match=r"1,000 people with 3 columns need .* people fit: pass"):
         fit(torch.as_tensor(X), release.align(blocks))
 

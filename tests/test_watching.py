@@ -50,7 +50,7 @@ def test_a_stopped_fit_keeps_its_last_iterate(method, solver):
         model.fit(X, target)
     assert model.status_.name == "INTERRUPTED"
     assert not model.status_.converged
-    assert "the last iterate is kept" in model.status_.value
+    assert "the best iterate so far is kept" in model.status_.value
     assert np.isfinite(model.predict(X)).all()
     assert len(model.impute()) == len(X)
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -21,23 +20,17 @@ from unbin._checks import (
     check_share,
     check_whole,
 )
-from unbin._frames import as_floats, refuse_huge, refuse_masked
+from unbin._frames import as_floats, refuse_masked
 from unbin._typing import ArrayLike, FloatArray
-from unbin.exceptions import AggregatedTargetError, DomainError, EngineError, ParameterError
+from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fitting.inputs import (
-    as_columns,
-    as_releases,
     as_targets,
     check_columns,
     check_init,
     check_observed,
-    check_offset,
     check_rows,
     check_threads,
-    check_width,
-    computing,
-    copy_columns,
     feature_names,
     new_offset,
     note_columns,
@@ -45,33 +38,20 @@ from unbin.fitting.inputs import (
     value_or_auto,
     warn_of,
 )
-from unbin.fitting.methods import (
-    Fit,
-    InMemory,
-    InParts,
-    OnDevice,
-    People,
-    Settings,
-    likelihood_fit,
-    matching_fit,
-    observed_fit,
-)
-from unbin.fitting.predictions import TRANSFORMS, bin_probabilities, predict_mean, score_target
+from unbin.fitting.methods import METHODS
+from unbin.fitting.model import Fit, Settings
+from unbin.fitting.placement import Given, place
+from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 from unbin.fitting.tabulate import covariance_of, glance, summarise, tabulate
+from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
-from unbin.release import Release
-from unbin.release.target import AggregatedTarget
-from unbin.rows.engines import Parts
-from unbin.rows.sources import is_source, open_slabs
-from unbin.rows.survey import Surveyed
+from unbin.rows.engines import ENGINES, Options, open_engine
 from unbin.rows.wide import is_wide
 
-METHODS = {"likelihood": likelihood_fit, "matching": matching_fit}
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
 STARTS = ("block-means", "random")
-ENGINES = ("local", "dask", "torch")
 PRECISIONS = ("float64", "float32")
 _STACKED = {
     "coef_": "coef",
@@ -290,179 +270,18 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self
         """
         family, settings = self._check_parameters()
-        if is_source(X):
-            return self._fit_source(X, y, offset, block, features, family, settings)
-        X = refuse_masked(X, where="X")
-        if self.engine == "torch":
-            return self._fit_on_device(X, y, offset, block, features, family, settings)
-        if self.engine != "local":
-            raise ParameterError(
-                f"engine: {self.engine!r} takes Parquet files, Dask frames or Dask arrays, got "
-                f"{type(X).__name__}; pass one of these, or engine='local'"
-            )
-        if block is not None or features is not None:
-            raise ParameterError(
-                "block, features: name columns of files and frames, got arrays; pass "
-                "release.align(blocks) as y"
-            )
-        targets = as_targets(y)
-        several = targets is not None and isinstance(y, list | tuple)
-        # a failed fit must leave a fitted model as it was, so its columns are checked on a copy
-        rows = clone(self)
-        if targets is None:
-            y = refuse_masked(y, where="y")
-            X, y = validate_data(rows, X, y, dtype=np.float64, y_numeric=True)
-            refuse_huge(X, where="X")
-            check_width(X.shape[1])
-            y = as_floats(y, where="y", error=DomainError)
-            y = TRANSFORMS[self.target_transform].observed(y)
-            if family is not None:
-                check_observed(y, family)
-            extra = check_offset(offset, len(X), family)
-            with computing():
-                fits = [observed_fit(X, y, family, settings, extra)]
-        else:
-            checked = note_columns if is_wide(X) else partial(validate_data, dtype=np.float64)
-            X = checked(rows, X)
-            check_width(X.shape[1])
-            if not is_wide(X):
-                refuse_huge(X, where="X")
-            extra = check_offset(offset, X.shape[0], family)
-            prepared = [self._prepare(target, X.shape[0], family) for target in targets]
-            with computing():
-                fits = [
-                    METHODS[self.method](InMemory(X, y, extra), y.release, family, settings)
-                    for y in prepared
-                ]
-        offered = offset is not None
-        self._assign(fits, several=several, release=targets is not None, offset=offered)
-        copy_columns(rows, self)
+        engine = open_engine(self.engine, self._engine_options(settings))
+        given = Given(offset, block, features)
+        with place(X, y, given, engine=engine, family=family, model=self) as placed:
+            method = METHODS["observed" if placed.observed else self.method]
+            fits = [method(*target, family, settings) for target in placed.targets]
+        self._assign(
+            fits, several=placed.several, offset=offset is not None, release=not placed.observed
+        )
+        note_columns(self, placed.n_features, placed.names)
         for fit in fits:
             warn_of(fit)
         return self
-
-    def _fit_source(
-        self,
-        X: Any,
-        y: Any,
-        offset: Any,
-        block: Any,
-        features: Sequence[str] | None,
-        family: Family | None,
-        settings: Settings,
-    ) -> AggregatedGLM:
-        """Fit to people in files, or on a cluster."""
-        if self.engine == "torch":
-            self._machine()  # before anything is read
-        releases, columns = as_releases(y), as_columns(X, block, features, offset)
-        with (
-            open_slabs(
-                X,
-                columns,
-                engine=self.engine,
-                client=self.client,
-                n_threads=settings.n_threads,
-                checkpoint=settings.checkpoint,
-            ) as slabs,
-            computing(),
-        ):
-            fits, n_features = self._fit_slabs(slabs, releases, family, settings)
-        self._assign(fits, several=isinstance(y, list | tuple), offset=offset is not None)
-        self.n_features_in_ = n_features
-        if columns.features:
-            self.feature_names_in_ = np.array(columns.features, dtype=object)
-        elif hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
-        for fit in fits:
-            warn_of(fit)
-        return self
-
-    def _fit_slabs(
-        self, slabs: Parts, releases: list[Release], family: Family | None, settings: Settings
-    ) -> tuple[list[Fit], int]:
-        """Return the fits to people in parts, and the number of their features."""
-        people = Surveyed.of(slabs)
-        check_width(len(people.whole.mean))
-        whole, transform = people.whole, TRANSFORMS[self.target_transform]
-        fits = []
-        for release in releases:
-            aligned = transform.release(release.align_to(whole.blocks, whole.rows))
-            if family is not None:
-                aligned.check_domain(family.domain, family=family.name)
-            fits.append(METHODS[self.method](self._where(people), aligned, family, settings))
-        return fits, len(whole.mean)
-
-    def _fit_on_device(
-        self,
-        X: Any,
-        y: Any,
-        offset: Any,
-        block: Any,
-        features: Sequence[str] | None,
-        family: Family | None,
-        settings: Settings,
-    ) -> AggregatedGLM:
-        """Fit to people in an array or a tensor, on a device."""
-        device = import_module("unbin.rows.engines.torch")
-        machine, ranked = self._machine(), self.method == "matching"
-        if is_wide(X):
-            raise EngineError(
-                "engine 'torch': takes arrays, tensors or Parquet files, got a tabmat matrix; use "
-                "engine='local'"
-            )
-        rows, transform = clone(self), TRANSFORMS[self.target_transform]
-        if device.is_tensor(X):
-            device.check_tensor(X)
-            rows.n_features_in_ = X.shape[1]
-            if features is not None:
-                as_columns(X, "block", features, None)
-                rows.feature_names_in_ = np.array(features, dtype=object)
-        else:
-            X = validate_data(rows, X, dtype=np.float64)
-            refuse_huge(X, where="X")
-        tied: list[tuple[Any, Release]]
-        if block is None:
-            targets = as_targets(y)
-            if targets is None:
-                raise EngineError(
-                    "engine 'torch': fits aggregated targets, got observed ones; use engine='local'"
-                )
-            prepared = [self._prepare(target, X.shape[0], family) for target in targets]
-            tied = [((t.release.blocks, t.codes, t.release.n), t.release) for t in prepared]
-        else:
-            coded = device.block_codes(block, len(X), machine)
-            aligned = [transform.release(r.align_to(coded[0], coded[2])) for r in as_releases(y)]
-            if family is not None:
-                for release in aligned:
-                    release.check_domain(family.domain, family=family.name)
-            tied = [(coded, release) for release in aligned]
-        fits = []
-        with computing():
-            for coded, release in tied:
-                people = device.people_of(X, *coded, offset, machine, ranked=ranked)
-                fits.append(METHODS[self.method](OnDevice(people), release, family, settings))
-        self._assign(fits, several=isinstance(y, list | tuple), offset=offset is not None)
-        copy_columns(rows, self)
-        for fit in fits:
-            warn_of(fit)
-        return self
-
-    def _machine(self) -> Any:
-        """Return the device, torch loaded; raise where something cannot be done there."""
-        if self.method == "matching" and self.solver == "alternating":
-            raise EngineError(
-                "engine 'torch': solver 'alternating' needs everybody's targets, which stay on the "
-                "device; use solver='lbfgs', or engine='local'"
-            )
-        return import_module("unbin.rows.engines.torch").open_machine(self.device, self.dtype)
-
-    def _where(self, people: Surveyed) -> People:
-        """Return surveyed people, read onto the device if that is where they are to be."""
-        if self.engine != "torch":
-            return InParts(people)
-        device = import_module("unbin.rows.engines.torch")
-        found = device.read_people(people, self._machine(), ranked=self.method == "matching")
-        return OnDevice(found)
 
     def predict(
         self,
@@ -571,7 +390,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if targets is not None:
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
-            y = self._prepare(targets[0], X.shape[0], fit.family)
+            check_rows(targets[0], X.shape[0])
+            y = TRANSFORMS[self.target_transform].target(targets[0])
+            y.release.check_domain(fit.family.domain, family=fit.family.name)
             blocks = y.blocks if blocks is None else blocks
         else:
             check_consistent_length(X, y)
@@ -645,9 +466,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     # -- private -----------------------------------------------------------------------------------
 
     def _check_parameters(self) -> tuple[Family | None, Settings]:
-        check_choice("method", self.method, tuple(METHODS))
+        check_choice("method", self.method, tuple(_MAX_ITER))
         check_choice("solver", self.solver, tuple(SOLVERS))
-        check_choice("engine", self.engine, ENGINES)
+        check_choice("engine", self.engine, tuple(ENGINES))
         check_choice("dtype", self.dtype, PRECISIONS)
         if isinstance(self.init, str):
             check_choice("init", self.init, STARTS)
@@ -677,7 +498,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             seed=int(check_random_state(self.random_state).randint(2**31)),
-            n_threads=check_threads(self.n_jobs),
             method=self.method,
             checkpoint=path_or_none("checkpoint", self.checkpoint),
         )
@@ -685,16 +505,19 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
 
-    def _prepare(self, target: AggregatedTarget, n: int, family: Family | None) -> AggregatedTarget:
-        check_rows(target, n)
-        target = TRANSFORMS[self.target_transform].target(target)
-        if family is not None:
-            target.release.check_domain(family.domain, family=family.name)
-        return target
+    def _engine_options(self, settings: Settings) -> Options:
+        matching = self.method == "matching"
+        return Options(
+            n_threads=check_threads(self.n_jobs),
+            ranked=matching,
+            alternating=matching and self.solver == "alternating",
+            client=self.client,
+            device=self.device,
+            dtype=self.dtype,
+            checkpoint=settings.checkpoint,
+        )
 
-    def _assign(
-        self, fits: list[Fit], *, several: bool, offset: bool, release: bool = True
-    ) -> None:
+    def _assign(self, fits: list[Fit], *, several: bool, offset: bool, release: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""
         self._fits, self._several = fits, several
         self._holds_imputed = fits[0].imputed is not None

@@ -33,7 +33,7 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
-from unbin.fitting.predictions import TRANSFORMS
+from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.ecological import block_targets
 from unbin.likelihood.order import published_order
 from unbin.likelihood.statistics import published_counts
@@ -243,7 +243,8 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     order = published_order(release, counts)
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
-    x = block_context(job.matrix(), job.target).means
+    release = job.target.release
+    x = block_context(job.matrix(), release.blocks, job.target.codes, release.n).means
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:

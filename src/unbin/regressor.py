@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin._blocks import deal_blocks
 from unbin._checks import check_choice, check_number, check_whole
 from unbin._frames import as_floats, filled, refuse_masked
+from unbin._status import Status
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -24,8 +25,8 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import BregmanFamily, get_family
-from unbin.fitting.inputs import as_targets, check_observed, check_rows, copy_columns
-from unbin.matching.alternation import Alternation, Nearest, Status, alternate, floored
+from unbin.fitting.inputs import as_targets, check_observed, check_rows, note_columns
+from unbin.matching.alternation import Alternation, Nearest, alternate, floored
 from unbin.matching.fit import matching_bounds, release_divergence
 from unbin.matching.objective import Objective
 from unbin.matching.start import block_means_start
@@ -269,7 +270,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.status_ = found.status
         self.n_iter_ = max(len(found.path) - 1, 1)
         self.n_people_, self.n_blocks_ = n_people, n_blocks
-        copy_columns(rows, self)
+        note_columns(self, rows.n_features_in_, getattr(rows, "feature_names_in_", None))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -19,16 +18,15 @@ from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
     DomainError,
-    FitError,
     IdentificationWarning,
     ParameterError,
     ReleaseError,
 )
 from unbin.families import Family
-from unbin.fitting.methods import Fit
+from unbin.fitting.model import Fit
 from unbin.release import Release
 from unbin.release.target import AggregatedTarget, is_release
-from unbin.rows.engines import available_threads, machine_memory, one_blas_thread
+from unbin.rows.parts import available_threads, machine_memory
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
 
@@ -181,19 +179,6 @@ def check_width(n_columns: int) -> None:
         )
 
 
-@contextmanager
-def computing() -> Iterator[None]:
-    """Keep BLAS to one thread; say so where numbers ran out of range."""
-    try:
-        with one_blas_thread():
-            yield
-    except (np.linalg.LinAlgError, OverflowError, FloatingPointError) as error:
-        raise FitError(
-            f"fit: its numbers ran out of range, got {error}; look for outliers in the features, "
-            "put them and the outcome into other units, merge bins, or add a ridge (alpha)"
-        ) from error
-
-
 def warn_of(fit: Fit) -> None:
     """Warn, in a sentence each, if the release cannot tell, the solver gave up, or a choice did."""
     if fit.selection is not None and fit.selection.stopped:
@@ -216,19 +201,6 @@ def feature_names(model: Any) -> list[str]:
     return [str(name) for name in getattr(model, "feature_names_in_", plain)]
 
 
-def note_columns(model: Any, X: Any) -> Any:
-    """Note names and number of the columns of a tabmat matrix on an estimator; return it checked.
-
-    scikit-learn does this for arrays and frames.
-    """
-    checked = check_wide(X)
-    model.n_features_in_ = checked.shape[1]
-    names = checked.get_names("column")
-    if all(name is not None for name in names):
-        model.feature_names_in_ = np.array(names, dtype=object)
-    return checked
-
-
 def check_columns(model: Any, X: Any) -> Any:
     """Return a tabmat matrix with the columns a model was fitted to."""
     checked = check_wide(X)
@@ -240,10 +212,10 @@ def check_columns(model: Any, X: Any) -> Any:
     return checked
 
 
-def copy_columns(source: Any, goal: Any) -> None:
-    """Copy what scikit-learn noted about the columns of X from one estimator to another."""
-    goal.n_features_in_ = source.n_features_in_
-    if hasattr(source, "feature_names_in_"):
-        goal.feature_names_in_ = source.feature_names_in_
-    elif hasattr(goal, "feature_names_in_"):
-        del goal.feature_names_in_
+def note_columns(model: Any, n_features: int, names: Any) -> None:
+    """Note number and names of the columns of X on an estimator, as scikit-learn does."""
+    model.n_features_in_ = n_features
+    if names is not None:
+        model.feature_names_in_ = names
+    elif hasattr(model, "feature_names_in_"):
+        del model.feature_names_in_

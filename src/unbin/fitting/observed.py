@@ -13,6 +13,7 @@ from unbin.families import BregmanFamily, Family, Units
 from unbin.likelihood.identification import told_by_person
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import Solution, lbfgs
+from unbin.release.units import units_of_values
 from unbin.rows.design import Design
 from unbin.rows.rows import Rows
 
@@ -70,12 +71,14 @@ class ObservedFit:
 def fit_observed(
     design: Design, y: FloatArray, family: Family, *, alpha: float, max_iter: int
 ) -> ObservedFit:
-    """Fit the ordinary GLM to targets in the order of the design."""
+    """Fit the ordinary GLM to the targets of the rows of X."""
     if family.free_shape:
         raise ParameterError(
             f"family: {family.name!r} needs published bins, got observed targets; pass "
             "unbin.aggregate(y, blocks, bins).align(blocks), or choose another family"
         )
+    units = units_of_values(y, family)
+    y, design = units.into(y[design.order]), design.in_units(units)
     p = design.n_parameters
     theta = np.zeros(p)
     level = family.link(family.interior(np.full(1, y.mean()))) - design.block_means[0, -1]
@@ -94,7 +97,8 @@ def fit_observed(
     covariance = _covariance(design, family, information, nuisance, alpha)
     told, complaint = _identification(design, family, information, covariance)
     in_nats = not isinstance(family, BregmanFamily)
-    return ObservedFit(solution, nuisance, covariance, told, complaint, in_nats)
+    found = ObservedFit(solution, nuisance, covariance, told, complaint, in_nats)
+    return found.out_of_units(units, fit_intercept=design.fit_intercept)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import numpy as np
 from unbin._checks import check_share
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
-from unbin.fitting.methods import Fit
+from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
 
 

@@ -1,6 +1,6 @@
 """The likelihood of published statistics: moments, solvers, uncertainty and imputation."""
 
 from unbin.likelihood.fit import fit_likelihood
-from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.results import LikelihoodFit
 
-__all__ = ["LikelihoodFit", "Status", "fit_likelihood"]
+__all__ = ["LikelihoodFit", "fit_likelihood"]

@@ -110,15 +110,11 @@ def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a likelihood fit; the first ``d`` slopes are features, further ones their context."""
-    shift = int(design.fit_intercept)
     goodness = goodness_of_fit(fit)
     found = identification(design, family, fit, d)
     ecological = _ecological(design, release, family, fit, d)
     p_value = float("nan") if ecological is None else ecological.test.p_value
-    context = slice(shift + d, design.n_parameters)
-    test = None
-    if design.n_parameters > shift + d:
-        test = wald_test(fit.theta[context], fit.covariance[context, context])
+    test = contextual_test(design, fit, d)
     return Diagnostics(
         identified=found.identified,
         reason=found.reason,
@@ -133,6 +129,20 @@ def diagnose(
         contextual_test=test,
         warnings=tuple(_warnings(goodness, p_value, has_context=test is not None)),
     )
+
+
+def contextual_test(design: Design, fit: LikelihoodFit, d: int) -> WaldTest | None:
+    """Test that all slopes after the first ``d``, contextual effects, are 0; None without any."""
+    context = slice(int(design.fit_intercept) + d, design.n_parameters)
+    if context.start == context.stop:
+        return None
+    return wald_test(fit.theta[context], fit.covariance[context, context])
+
+
+def has_context(design: Design, fit: LikelihoodFit, d: int) -> bool:
+    """Tell whether contextual effects show."""
+    test = contextual_test(design, fit, d)
+    return test is not None and test.p_value < _LEVEL
 
 
 def _ecological(

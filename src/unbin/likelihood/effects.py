@@ -22,9 +22,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc
 
+from unbin._status import Status
 from unbin._typing import FloatArray, IntArray
 from unbin.likelihood.moments import Problem
-from unbin.likelihood.results import Status
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
 from unbin.likelihood.start import step_scale
 

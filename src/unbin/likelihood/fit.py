@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from unbin._status import Status
 from unbin._typing import FloatArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family, Interval
@@ -19,7 +20,7 @@ from unbin.likelihood.merging import merge_unlikely
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
-from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.scoring import (
     ScoringResult,
     log_score,
@@ -31,6 +32,7 @@ from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.likelihood.thinning import thin, worth_thinning
 from unbin.release import Release
+from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
 
 _SINGULAR = 0.02
@@ -52,10 +54,6 @@ def fit_likelihood(
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
-    means: FloatArray | None = None,
-    noise_sd: float = 0.0,
-    mean_noise_sd: float = 0.0,
-    block_effects: bool = True,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about their blocks.
 
@@ -73,33 +71,27 @@ def fit_likelihood(
     alpha : float
         Mean loss + alpha/2 · ‖coef‖², coefficients in units of X.
     start : (n_theta + m,), optional
-        Theta and nuisance parameters to start from, for example of a neighbouring alpha.
+        Theta and nuisance parameters to start from, in the units of the fit (those of the steps
+        that are reported).
     tol : float
         Stop when the squared distance to the root, in standard errors, is below.
     max_iter : int
         Passes over the rows by scoring, at most.
-    means : (B,), optional
-        Published means of the targets, NaN where there is none.
-    noise_sd, mean_noise_sd : float
-        Standard deviation of noise known to have been added to every count, every mean.
-    block_effects : bool
-        Whether to allow for an effect on eta shared by the people of a block, where the release
-        shows one (see :mod:`unbin.likelihood.effects`).
 
     Returns
     -------
     LikelihoodFit
     """
-    problem = make_problem(
-        design, release, family, means=means, noise_sd=noise_sd, mean_noise_sd=mean_noise_sd
-    )
-    order = published_order(release, problem.counts)
+    units = units_of(release, family)
+    scaled = in_units(release, units)
+    problem = make_problem(design.in_units(units), scaled, family)
+    order = published_order(scaled, problem.counts)
     if order is None and problem.means is None and not problem.counts.informative:
         raise ReleaseError(
             "release: must tell people apart, got one bin or one value for everybody; publish "
             "more bins"
         )
-    penalty = ridge_penalty(problem, alpha)
+    penalty = ridge_penalty(problem, alpha * units.slope**2)
     if start is None:
         free = starting_point(problem, None if order is None else order.middle())
     else:
@@ -110,28 +102,22 @@ def fit_likelihood(
     elif problem.counts.informative:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
-        if block_effects and result.status is Status.CONVERGED:
+        if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
         result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
         if not _is_final(problem, result):
             pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
-    return _finish(problem, result, penalty)
+    found = _finish(problem, result, penalty)
+    return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
-def make_problem(
-    design: Design,
-    release: Release,
-    family: Family,
-    *,
-    means: FloatArray | None = None,
-    noise_sd: float = 0.0,
-    mean_noise_sd: float = 0.0,
-) -> Problem:
+def make_problem(design: Design, release: Release, family: Family) -> Problem:
     """Bring rows, release and family together."""
     release.check_domain(family.domain, family=family.name)
     counts = published_counts(release, family.domain, smallest=family.smallest_count)
+    means = release.means
     has_means = means is not None and bool(np.isfinite(means).any())
     family.check_statistics(shared=counts.shared, means=has_means, values=False)
     if family.free_shape:
@@ -141,8 +127,8 @@ def make_problem(
     )
     published = None
     if means is not None and not _tell_totals(counts, family.domain):
-        published = published_means(counts, means, mean_noise_sd)
-    problem = Problem(design, counts, family, coordinates, published, noise_sd)
+        published = published_means(counts, means)
+    problem = Problem(design, counts, family, coordinates, published, release.noise_sd)
     check_room(problem)
     return problem
 
@@ -294,7 +280,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
     if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty, covariance=True)
         information, scores = found.information, found.block_scores
-    cov, kind = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
+    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
@@ -303,7 +289,6 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         theta=theta,
         nuisance=nuisance,
         covariance=jacobian @ cov @ jacobian.T,
-        covariance_kind=kind,
         information=back.T @ information @ back,
         model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
         misfit=misfit,

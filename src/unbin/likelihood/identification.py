@@ -13,11 +13,12 @@ from functools import partial
 import numpy as np
 
 from unbin._linalg import namespace
+from unbin._status import Status
 from unbin._typing import FloatArray
 from unbin.families import Family
 from unbin.likelihood.ecological import EcologicalFit
 from unbin.likelihood.inference import WaldTest, wald_test
-from unbin.likelihood.results import LikelihoodFit, Status
+from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.scoring import solve_scaled
 from unbin.rows.design import Design
 
@@ -174,7 +175,7 @@ def _extreme_slope(design: Design, family: Family, fit: LikelihoodFit) -> float:
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
     """Two shared bins, and nothing else, of a family with a scale or dispersion of its own."""
     two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None
-    return two and bool(family.nuisance_names) and fit.status is not Status.CONVERGED_ORDER
+    return two and bool(family.nuisance_names) and fit.status is not Status.ORDER
 
 
 def _smallest_eigenvalue(information: FloatArray, slopes: slice) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from unbin._typing import FloatArray
-from unbin.likelihood.results import CovarianceKind, LikelihoodFit
+from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.scoring import solve_scaled
 
 ENOUGH_BLOCKS = 50
@@ -49,7 +49,7 @@ def covariance(
     block_scores: FloatArray,
     *,
     ratio: float,
-) -> tuple[FloatArray, CovarianceKind]:
+) -> FloatArray:
     """Return the covariance of the free parameters.
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
@@ -75,10 +75,8 @@ def covariance(
         robust, model = bread @ meat @ bread, np.diag(bread @ information @ bread)
         short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
         short = np.where(np.diag(robust) > 0, short, 1.0)
-        return robust * np.outer(short, short), CovarianceKind.SANDWICH
-    scale = max(1.0, ratio)
-    kind = CovarianceKind.SCALED if scale > 1 else CovarianceKind.MODEL
-    return bread @ information @ bread * scale, kind
+        return np.asarray(robust * np.outer(short, short))
+    return np.asarray(bread @ information @ bread * max(1.0, ratio))
 
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:

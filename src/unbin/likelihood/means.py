@@ -21,9 +21,7 @@ _ROUNDS = 8
 _LONGEST = 2.0
 
 
-def published_means(
-    counts: PublishedCounts, means: FloatArray, noise_sd: float
-) -> PublishedMeans | None:
+def published_means(counts: PublishedCounts, means: FloatArray) -> PublishedMeans | None:
     """Lay out published means with a unit that puts totals on the scale of counts."""
     means = np.asarray(means, dtype=float)
     known = np.isfinite(means)
@@ -34,7 +32,7 @@ def published_means(
         n = counts.n[known]
         center = np.average(means[known], weights=n)
         spread = float(np.average(n * (means[known] - center) ** 2))
-    return PublishedMeans(means, float(np.sqrt(spread)) or 1.0, noise_sd)
+    return PublishedMeans(means, float(np.sqrt(spread)) or 1.0)
 
 
 def solve_means(

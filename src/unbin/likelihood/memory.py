@@ -8,7 +8,7 @@ import numpy as np
 
 from unbin.exceptions import BinError, SlowFitWarning
 from unbin.likelihood.moments import Problem
-from unbin.rows.engines import machine_memory
+from unbin.rows.parts import machine_memory
 
 _SHARE = 0.75
 """Share of the machine's memory that sums may take."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
+from unbin._status import Status
 from unbin._typing import FloatArray
 from unbin.likelihood.composite import whitening
 from unbin.likelihood.moments import Problem, block_moments
 from unbin.likelihood.order import PublishedOrder, order_sums
-from unbin.likelihood.results import Status
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums
 
 _ROUNDS = 4
@@ -50,7 +50,7 @@ def solve_mixed(
         free, n_iter = free + unwhiten @ found.x, n_iter + int(found.nfev)
         # a tolerance below what rounding allows ends the line search, but not far from the maximum
         done = found.success or float(np.abs(found.jac).max(initial=0.0)) <= _NEAR
-        status = Status.CONVERGED_ORDER if done else Status.NOT_CONVERGED
+        status = Status.ORDER if done else Status.NOT_CONVERGED
         if done and (not counted or moved <= _SETTLED):
             break
     return ScoringResult(free, _sums(problem, order, free, penalty, unwhiten), status, n_iter, ())

@@ -43,13 +43,10 @@ class PublishedMeans:
         NaN where none was published.
     unit : float
         What totals are divided by.
-    noise_sd : float
-        Standard deviation of noise known to have been added to each mean.
     """
 
     mean: FloatArray
     unit: float
-    noise_sd: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,48 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 
 import numpy as np
 
+from unbin._status import Status
 from unbin._typing import BoolArray, FloatArray
 from unbin.families import Units
 from unbin.likelihood.counts import PublishedCounts
 from unbin.release import Release
 from unbin.release.units import out_of_units
-
-
-class Status(Enum):
-    """How a fit ended, in a sentence."""
-
-    CONVERGED = "The quasi-score of the published statistics was solved."
-    COMPOSITE = (
-        "The features tell almost everybody's bin, so the composite likelihood was maximised "
-        "instead of solving the quasi-score."
-    )
-    CONVERGED_ORDER = "The likelihood of the published order statistics was maximised."
-    NOT_CONVERGED = (
-        "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
-        "alpha."
-    )
-    POOLED = (
-        "No slopes were found that explain the published table better than slopes of 0, so these "
-        "are given: the same mean for everybody."
-    )
-    INTERRUPTED = "The fit was stopped before the quasi-score was solved; the last iterate is kept."
-
-    @property
-    def converged(self) -> bool:
-        """Whether the estimate solves its equations."""
-        return self not in (Status.NOT_CONVERGED, Status.POOLED, Status.INTERRUPTED)
-
-
-class CovarianceKind(Enum):
-    """Where the covariance of the estimate comes from, in a sentence."""
-
-    SANDWICH = "Robust to effects shared by the people of a block (sandwich over blocks)."
-    SCALED = "From the information, scaled by the misfit Q/df because it is above 1."
-    MODEL = "From the information; there are too few blocks for a sandwich."
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +26,6 @@ class LikelihoodFit:
         In the order of the family's ``nuisance_names``; the thresholds of an ordinal family.
     covariance : (p, p)
         Of (theta, nuisance).
-    covariance_kind : CovarianceKind
     information : (p, p)
         J, without the ridge.
     model_covariance : (p, p)
@@ -94,7 +60,6 @@ class LikelihoodFit:
     theta: FloatArray
     nuisance: FloatArray
     covariance: FloatArray
-    covariance_kind: CovarianceKind
     information: FloatArray
     model_covariance: FloatArray
     misfit: float

@@ -24,11 +24,11 @@ from numba import njit
 from scipy.linalg import LinAlgError, cho_solve, cholesky
 
 from unbin._linalg import JITTER, like, namespace
+from unbin._status import Status
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Step, is_watched, stop_after
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Law, Problem, finish, map_moments
-from unbin.likelihood.results import Status
 from unbin.rows.kernels import kernel
 
 _CAPPED_STEPS = 3
@@ -255,9 +255,6 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
     if problem.means is not None:
         total = problem.means.mean[blocks] * people / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
-        if problem.means.noise_sd > 0:
-            sd = people * problem.means.noise_sd / problem.means.unit
-            covariance[:, -1, -1] += like(mean, sd**2)
     covariance[:, bins, bins] += problem.noise_sd**2
     residual = like(mean, target.astype(np.float64)) - mean
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)

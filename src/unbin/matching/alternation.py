@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Any
 
 import numpy as np
 
+from unbin._status import Status
 from unbin._typing import FloatArray, KeyArray
 from unbin._watching import Step, stop_after, unwatched
 from unbin.families import BregmanFamily
@@ -29,33 +29,6 @@ _SMALLEST_MEAN = 1e-8
 
 Learn = Callable[[FloatArray], tuple[FloatArray, Any]]
 """Fit a learner to targets and return its predictions, and the learner or what stands for it."""
-
-
-class Status(Enum):
-    """How an alternation ended; the value is the sentence the user reads."""
-
-    CONVERGED = "converged: fitting and imputing once more no longer lowers the objective"
-    MAX_ITER = "not converged: max_iter was reached first; raise max_iter, or tol"
-    INTERRUPTED = "not converged: the fit was stopped; the best iterate is kept"
-    OBSERVED = "converged: the targets were observed, so the learner was fitted to them once"
-    CONSTANT = (
-        "not identified: one constant satisfies every published statistic, so predictions that "
-        "tell nobody apart fit perfectly; matching needs a finer table"
-    )
-    ONE_BLOCK = (
-        "not identified: with a single block any order of the people satisfies the release; "
-        "matching needs blocks that differ"
-    )
-
-    @property
-    def converged(self) -> bool:
-        """Whether the objective stopped falling."""
-        return self.value.startswith("converged")
-
-    @property
-    def identified(self) -> bool:
-        """False where the release cannot tell people apart."""
-        return not self.value.startswith("not identified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +126,7 @@ def alternate(
         if stop_after(Step(k + 1, path[-1], max(fall, 0.0) / scale, tol)):
             return replace(best, path=tuple(path), status=Status.INTERRUPTED)
         if waited >= _PATIENCE:
-            best = replace(best, status=Status.CONVERGED)
+            best = replace(best, status=Status.SETTLED)
             break
     return replace(best, path=tuple(path), status=nearest.unidentified() or best.status)
 

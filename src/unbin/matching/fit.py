@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unbin._status import Status
 from unbin._typing import FloatArray
 from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
 from unbin.families.base import unweighted
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
-from unbin.matching.solvers import SOLVERS, Solution, Status
+from unbin.matching.solvers import SOLVERS, Solution
 from unbin.matching.start import block_means_start, random_start
 from unbin.release import Release
 from unbin.release.units import units_of

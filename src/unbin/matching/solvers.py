@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import Enum
 from typing import Protocol
 
 import numpy as np
 from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
+from unbin._status import Status
 from unbin._typing import FloatArray
 from unbin._watching import Step, stop_after, unwatched
 from unbin.families import Units
@@ -38,40 +38,6 @@ _DEFINITE = 1e-7
 """Pivots closer together than this are far from singular."""
 _RESTARTS = 4
 """How often L-BFGS starts afresh when its line search gives up at a kink."""
-
-
-class Status(Enum):
-    """How a matching fit ended; the value is the sentence the user reads."""
-
-    CONVERGED = "converged: after re-ranking the gradient is below the tolerance"
-    MAX_ITER = "not converged: max_iter was reached first; raise max_iter, or tol"
-    STALLED = (
-        "not converged: no step lowers the objective, but the gradient is above the tolerance; "
-        "ranks change at every step, so try another init"
-    )
-    INTERRUPTED = "not converged: the fit was stopped; the last iterate is kept"
-    CONSTANT = (
-        "not identified: one constant satisfies every published statistic, so slopes of 0 fit "
-        "perfectly; matching needs a finer table"
-    )
-    SEPARATED = (
-        "not identified: every published target lies at an end of the family's domain, so "
-        "matching separates the people perfectly and only the ridge alpha bounds the slopes"
-    )
-    RESTARTS_DISAGREE = (
-        "not identified: restarts reach the same objective with different coefficients; matching "
-        "needs more blocks, or blocks that differ more"
-    )
-
-    @property
-    def converged(self) -> bool:
-        """Whether the certificate of convergence was met."""
-        return self is Status.CONVERGED
-
-    @property
-    def identified(self) -> bool:
-        """False where the release cannot tell the coefficients."""
-        return not self.value.startswith("not identified")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +208,7 @@ SOLVERS = {"lbfgs": lbfgs, "alternating": alternating}
 
 def _with_status(solution: Solution, tol: float, max_iter: int) -> Solution:
     if solution.relative_gradient <= tol:
-        return replace(solution, status=Status.CONVERGED)
+        return replace(solution, status=Status.MATCHED)
     if solution.n_iter >= max_iter and solution.status is not Status.INTERRUPTED:
         return replace(solution, status=Status.MAX_ITER)
     return solution

@@ -21,8 +21,8 @@ from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
-from unbin.rows.engines import Parts, itself
 from unbin.rows.kernels import kernel
+from unbin.rows.parts import Parts, itself
 from unbin.rows.rows import Rows
 
 _BUCKETS = 32

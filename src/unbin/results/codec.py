@@ -29,7 +29,7 @@ def encode(value: Any, *, leave_out: tuple[str, ...] = ()) -> Any:
         fields = (field.name for field in dataclasses.fields(value))
         return {name: encode(getattr(value, name)) for name in fields if name not in leave_out}
     if isinstance(value, Enum):
-        return f"{_home(type(value))}.{value.name}"
+        return value.name
     if isinstance(value, np.ndarray | np.generic):
         return encode(value.tolist())
     if isinstance(value, list | tuple):
@@ -55,6 +55,8 @@ def decode(kind: Any, value: Any, where: str, *, given: dict[str, Any] | None = 
         return _decode_family(value, where)
     if dataclasses.is_dataclass(kind):
         return _decode_object(kind, value, where, given or {})
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _decode_enum(kind, value, where)
     return _decode_scalar(kind, value, where)
 
 
@@ -62,14 +64,13 @@ def _decode_union(kinds: tuple[Any, ...], value: Any, where: str) -> Any:
     if value is None and NoneType in kinds:
         return None
     kinds = tuple(kind for kind in kinds if kind is not NoneType)
-    enums = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Enum)]
-    if enums:
-        for kind in enums:
-            for member in kind:
-                if value == f"{_home(kind)}.{member.name}":
-                    return member
-        raise _wrong(where, "a known status", value)
     return decode(kinds[0], value, where)
+
+
+def _decode_enum(kind: type[Enum], value: Any, where: str) -> Enum:
+    if not isinstance(value, str) or value not in kind.__members__:
+        raise _wrong(where, "a known status", value)
+    return kind[value]
 
 
 def _decode_array(scalar: Any, value: Any, where: str) -> Any:
@@ -130,11 +131,6 @@ def _list(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise _wrong(where, "a list", value)
     return value
-
-
-def _home(kind: type) -> str:
-    """Return the method an enum belongs to: unbin.likelihood.results is "likelihood"."""
-    return kind.__module__.split(".")[1]
 
 
 def _wrong(where: str, wanted: str, got: Any) -> ModelFileError:

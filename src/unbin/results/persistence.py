@@ -22,7 +22,7 @@ from unbin._io import not_a_file, write_texts
 from unbin._typing import FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError, UnbinError
-from unbin.fitting.methods import Fit
+from unbin.fitting.model import Fit
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.published import Published, smallest_shown
 from unbin.people.encoding import Encoding

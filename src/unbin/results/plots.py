@@ -22,7 +22,6 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
 from unbin.likelihood.published import Published
-from unbin.likelihood.results import Status
 from unbin.permutation import NAMES, PermutationTest
 
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#767676"
@@ -191,7 +190,7 @@ def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
     in standard errors.
     """
     path = np.asarray(_one(model).objective_path_, dtype=np.float64)
-    likelihood = isinstance(model.status_, Status)
+    likelihood = model.method_ == "likelihood"
     ax = _axes(ax, width=4.5, height=2.6)
     ax.plot(np.arange(len(path)), path, "o-", color=BLUE, markersize=4, linewidth=1.2)
     ax.set_xlabel("pass over the people" if likelihood else "iteration")

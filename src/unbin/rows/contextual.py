@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from unbin._frames import as_floats, as_text
-from unbin._typing import ArrayLike, BoolArray, FloatArray, TextArray
+from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError
-from unbin.release.target import AggregatedTarget
 
 CONSTANT = 1e-9
 """Share of a feature's variance within blocks below which it counts as constant there."""
@@ -94,14 +93,20 @@ def _by_text(block_means: Mapping[Any, ArrayLike] | None) -> dict[str, ArrayLike
     return dict(zip(map(str, keys), block_means.values(), strict=True))
 
 
-def block_context(X: FloatArray, target: AggregatedTarget) -> Context:
-    """Average every feature over the people of each block."""
-    n_blocks, n = len(target.release), target.release.n.astype(np.float64)
-    means = np.column_stack(
-        [np.bincount(target.codes, weights=x, minlength=n_blocks) / n for x in X.T]
-    )
-    within = np.array(
-        [np.mean((x - m[target.codes]) ** 2) for x, m in zip(X.T, means.T, strict=True)]
-    )
+def block_context(X: FloatArray, names: TextArray, codes: IntArray, size: IntArray) -> Context:
+    """Average every feature over the people of each block.
+
+    Parameters
+    ----------
+    X : (n, d)
+    names : (B,)
+    codes : (n,)
+        Position in ``names`` of each row's block.
+    size : (B,)
+        Rows of each block.
+    """
+    sums = [np.bincount(codes, weights=x, minlength=len(size)) for x in X.T]
+    means = np.column_stack(sums) / size[:, None]
+    within = np.array([np.mean((x - m[codes]) ** 2) for x, m in zip(X.T, means.T, strict=True)])
     used = within > CONSTANT * X.var(axis=0)
-    return Context(target.release.blocks, means, X.mean(axis=0), used)
+    return Context(names, means, X.mean(axis=0), used)

@@ -17,8 +17,8 @@ from unbin._blocks import chunks_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
-from unbin.rows.engines import LocalParts, Parts
 from unbin.rows.kernels import kernel
+from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.rows import Rows, arrange
 
 _HUGE_BLOCK = 1 << 18

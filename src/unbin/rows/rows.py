@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from unbin._typing import FloatArray, IntArray, KeyArray
-from unbin.rows.engines import LocalParts
+from unbin.rows.parts import LocalParts
 
 _PIECE_ROWS = 1 << 15
 """Rows worked on at a time: a piece of the rows and its temporaries stay in the cache."""

@@ -1,10 +1,8 @@
-"""People who need not fit into memory: Parquet files, Dask frames and arrays, as slabs."""
+"""People who need not fit into memory: Parquet files, Dask frames and arrays, in parts."""
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib.util import find_spec
@@ -15,19 +13,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin._frames import as_text, column, filled, refuse_huge
+from unbin._frames import as_text, filled, refuse_huge
 from unbin._io import not_a_file
 from unbin._typing import FloatArray
-from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError, ReadError
+from unbin.exceptions import AlignmentError, DomainError, ReadError
 from unbin.release.readers.parquet import open_parquet
-from unbin.rows.engines import LocalParts, Parts, Recipe
-from unbin.rows.engines.dask import DaskParts, open_client, room_for_part
-from unbin.rows.survey import Slab
+from unbin.rows.parts import Recipe
+from unbin.rows.survey import Part
 
 _PART_BYTES = 1 << 24
 """Bytes of the columns of a part, about: several are in the making at a time."""
-_LARGEST_PART = 1 << 27
-"""The same on a cluster whose workers have room: fewer parts mean fewer sums to be moved."""
 _FEWEST_ROWS = 1 << 10
 
 
@@ -73,36 +68,13 @@ class RowGroups:
 
 def is_source(X: Any) -> bool:
     """Tell whether X names files, or lies on a cluster, rather than being an array."""
-    return isinstance(X, str | Path) or _is_dask(X)
+    return isinstance(X, str | Path) or is_dask(X)
 
 
-@contextmanager
-def open_slabs(
-    X: Any, columns: Columns, *, engine: str, client: Any, n_threads: int, checkpoint: str | None
-) -> Iterator[Parts]:
-    """Give the people of a source as slabs, for as long as they are needed."""
-    if engine != "dask":
-        if _is_dask(X):
-            raise EngineError(
-                f"engine: {engine!r} cannot read a Dask collection; pass engine='dask', or "
-                "X.compute()"
-            )
-        recipes = [Recipe(((read_slab, (part, columns)),)) for part in find_parts(X, columns)]
-        yield LocalParts(recipes, n_threads)
-        return
-    with open_client(client) as opened:
-        if not _is_dask(X):
-            parts = find_parts(X, columns, min(room_for_part(opened), _LARGEST_PART))
-            slabs: list[Any] = [Recipe(((read_slab, (part, columns)),)) for part in parts]
-        elif hasattr(X, "columns"):
-            frames = opened.compute(X.to_delayed())
-            slabs = [opened.submit(_frame_slab, frame, columns, pure=False) for frame in frames]
-        else:
-            pieces = opened.compute(_pieces(X, columns))
-            slabs = [opened.submit(_array_slab, piece, pure=False) for piece in pieces]
-        yield DaskParts(opened, slabs, checkpoint)
-        slabs.clear()
-        gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
+def recipes_of(X: Any, columns: Columns, part_bytes: int | None = None) -> list[Recipe]:
+    """Return how to read the parts of Parquet files."""
+    parts = find_parts(X, columns, part_bytes)
+    return [Recipe(((read_part, (part, columns)),)) for part in parts]
 
 
 def find_parts(
@@ -128,19 +100,19 @@ def find_parts(
     return found
 
 
-def read_slab(part: RowGroups, columns: Columns) -> Slab:
+def read_part(groups: RowGroups, columns: Columns) -> Part:
     """Read some row groups."""
     pa = _pyarrow()
-    where = Path(part.path).name
+    where = Path(groups.path).name
     try:
-        table = _read(part, columns.names)
+        table = _read(groups, columns.names)
     except (pa.ArrowException, OSError) as error:
         text = " ".join(str(error).split())[:120]
         raise ReadError(
             f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
         ) from None
     values = {
-        name: _numbers(table.column(name).to_numpy(), where, name)
+        name: numbers_of(table.column(name).to_numpy(), where, name)
         for name in (*columns.features, columns.offset)
         if name is not None
     }
@@ -151,56 +123,23 @@ def read_slab(part: RowGroups, columns: Columns) -> Slab:
             f"{coded.null_count} empty ones; fill them in or drop the people"
         )
     names = coded.dictionary.to_numpy(zero_copy_only=False)
-    slab = _slab(values, columns, names, coded.indices.to_numpy())
+    part = part_of(values, columns, names, coded.indices.to_numpy())
     pa.default_memory_pool().release_unused()  # what decoding took, several times the part
-    return slab
+    return part
 
 
-def _frame_slab(frame: Any, columns: Columns) -> Slab:
-    """Turn a partition of a Dask frame into a slab."""
-    values = {
-        name: _numbers(column(frame, name, role="features"), "partition", name)
-        for name in (*columns.features, columns.offset)
-        if name is not None
-    }
-    ids = as_text(column(frame, columns.block, role="block"), where="block")
-    names, codes = np.unique(ids, return_inverse=True)
-    return _slab(values, columns, names, codes)
-
-
-def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
-    """Cut Dask arrays into the same rows; one list per part."""
-    X = X.rechunk({1: -1})
-    others = [array for array in (columns.block, columns.offset) if array is not None]
-    if not all(_is_dask(array) for array in others):
-        raise ParameterError(
-            "block, offset: must be Dask arrays beside a Dask array X, got others; pass one value "
-            "per row"
-        )
-    cut = [X.to_delayed()[:, 0], *(array.rechunk((X.chunks[0],)).to_delayed() for array in others)]
-    return [list(piece) for piece in zip(*cut, strict=True)]
-
-
-def _array_slab(piece: list[Any]) -> Slab:
-    """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a slab."""
-    X, ids, offset = [*piece, None][:3]
-    features = tuple(np.asfortranarray(_numbers(np.asanyarray(X), "partition", "X")).T)
-    blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
-    shift = None if offset is None else _numbers(np.asanyarray(offset), "partition", "offset")
-    return Slab(features, blocks, codes.astype(np.int64), shift)
-
-
-def _slab(
+def part_of(
     values: dict[str, FloatArray], columns: Columns, names: NDArray[Any], codes: NDArray[Any]
-) -> Slab:
-    """Make a slab of coded blocks whose names are in any order."""
+) -> Part:
+    """Return a part of coded blocks whose names are in any order."""
     text = as_text(names, where="block")
     blocks, place = np.unique(text, return_inverse=True)
     features = tuple(values[name] for name in columns.features)
-    return Slab(features, blocks, place[codes].astype(np.int64), values.get(columns.offset))
+    return Part(features, blocks, place[codes].astype(np.int64), values.get(columns.offset))
 
 
-def _numbers(values: NDArray[Any], where: str, name: str) -> FloatArray:
+def numbers_of(values: NDArray[Any], where: str, name: str) -> FloatArray:
+    """Return a column as finite numbers."""
     if values.dtype.kind not in "fiub":
         raise ReadError(
             f"{where}, column {name!r}: must hold numbers, got {values.dtype}; encode it first"
@@ -289,5 +228,6 @@ def _pyarrow() -> Any:
     return pa
 
 
-def _is_dask(X: Any) -> bool:
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")

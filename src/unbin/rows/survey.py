@@ -11,12 +11,12 @@ from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import ReadError
 from unbin.rows.contextual import CONSTANT, Context
 from unbin.rows.design import Design
-from unbin.rows.engines import Parts
+from unbin.rows.parts import Parts
 from unbin.rows.rows import Rows, arrange_columns
 
 
 @dataclass(frozen=True, slots=True)
-class Slab:
+class Part:
     """Some people, as they were read.
 
     Attributes
@@ -37,7 +37,7 @@ class Slab:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """People and columns of some slabs; surveys of different people add.
+    """People and columns of some parts; surveys of different people add.
 
     Attributes
     ----------
@@ -91,18 +91,18 @@ class Survey:
         return Context(self.blocks, means, self.mean, used)
 
 
-def survey(slab: Slab) -> Survey:
-    """Count the people of a slab by block, and measure its columns."""
-    d = len(slab.columns)
-    size = np.bincount(slab.codes, minlength=len(slab.blocks))
-    mean = np.array([values.mean() if len(values) else 0.0 for values in slab.columns])
-    sums, square = np.empty((len(slab.blocks), d)), np.empty(d)
-    for j, values in enumerate(slab.columns):
+def survey(part: Part) -> Survey:
+    """Count the people of a part by block, and measure its columns."""
+    d = len(part.columns)
+    size = np.bincount(part.codes, minlength=len(part.blocks))
+    mean = np.array([values.mean() if len(values) else 0.0 for values in part.columns])
+    sums, square = np.empty((len(part.blocks), d)), np.empty(d)
+    for j, values in enumerate(part.columns):
         away = values - mean[j]
         square[j] = away @ away
-        sums[:, j] = np.bincount(slab.codes, weights=away, minlength=len(slab.blocks))
-    has_offset = slab.offset is not None and bool(slab.offset.any())
-    return Survey(slab.blocks, size, sums, mean, mean, square, has_offset)
+        sums[:, j] = np.bincount(part.codes, weights=away, minlength=len(part.blocks))
+    has_offset = part.offset is not None and bool(part.offset.any())
+    return Survey(part.blocks, size, sums, mean, mean, square, has_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +150,10 @@ def scale_of(
     return Scale(found.blocks, columns, center, scale, varies, fit_intercept, seed)
 
 
-def standardised(slab: Slab, scale: Scale, place: int) -> Rows:
-    """Lay a slab out block by block, columns standardised; ``place`` rows lie in earlier slabs."""
-    codes = np.searchsorted(scale.blocks, slab.blocks)[slab.codes]
-    columns = slab.columns
+def standardised(part: Part, scale: Scale, place: int) -> Rows:
+    """Lay a part out block by block, columns standardised; ``place`` rows lie in earlier parts."""
+    codes = np.searchsorted(scale.blocks, part.blocks)[part.codes]
+    columns = part.columns
     if scale.context is not None:
         columns += tuple(values[codes] for values in scale.context.T)
     rows = arrange_columns(
@@ -161,7 +161,7 @@ def standardised(slab: Slab, scale: Scale, place: int) -> Rows:
         codes,
         scale.center,
         np.where(scale.varies, scale.scale, np.inf),
-        offset=slab.offset,
+        offset=part.offset,
         fit_intercept=scale.fit_intercept,
         seed=scale.seed,
     )
@@ -170,28 +170,28 @@ def standardised(slab: Slab, scale: Scale, place: int) -> Rows:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """Slabs with what was found out about them.
+    """Parts with what was found out about them.
 
     Attributes
     ----------
-    slabs : Parts of Slab
+    parts : Parts of Part
     found : tuple of Survey
-        One per slab.
+        One per part.
     """
 
-    slabs: Parts
+    parts: Parts
     found: tuple[Survey, ...]
 
     @classmethod
-    def of(cls, slabs: Parts) -> Surveyed:
-        """Survey slabs, in one pass; those without people are left out."""
-        found = list(slabs.stream(survey))
+    def of(cls, parts: Parts) -> Surveyed:
+        """Survey parts, in one pass; those without people are left out."""
+        found = list(parts.stream(survey))
         held = [k for k, part in enumerate(found) if part.n_people]
         if not held:
             raise ReadError("X: must hold people, got none; check the table")
         if len(held) < len(found):
-            slabs, found = slabs.take(held), [found[k] for k in held]
-        return cls(slabs, tuple(found))
+            parts, found = parts.take(held), [found[k] for k in held]
+        return cls(parts, tuple(found))
 
     @cached_property
     def whole(self) -> Survey:
@@ -203,7 +203,7 @@ class Surveyed:
         whole = self.whole
         size = np.array([part.n_people for part in self.found])
         place = np.concatenate([[0], np.cumsum(size)[:-1]])
-        parts = self.slabs.later(standardised, scale, each=[int(p) for p in place])
+        parts = self.parts.later(standardised, scale, each=[int(p) for p in place])
         parts = parts.settled(8 * whole.n_people * (len(scale.center) + 2))
         return Design(
             parts=parts,
@@ -217,6 +217,6 @@ class Surveyed:
         )
 
     def _blocks_follow(self, whole: Survey) -> bool:
-        """Tell whether each block lies in one slab, and slabs hold blocks in order."""
+        """Tell whether each block lies in one part, and parts hold blocks in order."""
         places = [np.searchsorted(whole.blocks, part.blocks) for part in self.found]
         return bool(np.array_equal(np.concatenate(places), np.arange(len(whole.blocks))))

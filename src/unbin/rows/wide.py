@@ -20,7 +20,7 @@ from unbin._blocks import chunks_of, segment_start
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import DomainError, EngineError, ParameterError
 from unbin.rows.design import Design
-from unbin.rows.engines import LocalParts
+from unbin.rows.parts import LocalParts
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows
 

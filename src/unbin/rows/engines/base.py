@@ -1,117 +1,166 @@
-"""What every engine offers, and how sums are added."""
+"""What every engine offers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
-Result = TypeVar("Result")
-
-
-class Parts(Protocol):
-    """Rows cut into parts, wherever they are kept."""
-
-    def __len__(self) -> int:
-        """Return the number of parts."""
-
-    def stream(
-        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
-    ) -> Iterator[Result]:
-        """Yield ``function(part, *args)`` of every part, in order.
-
-        With ``each``, one argument per part, ``function(part, *args, each[k])``. It may be what
-        ``keep`` returned.
-        """
-
-    def total(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> Any:
-        """Return the sum of ``function(part, *args)``, added up in an order that never changes.
-
-        Results are arrays, or tuples of what can be added.
-        """
-
-    def keep(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> Parts:
-        """Return the results of ``function(part, *args)`` as parts, kept where they were made."""
-
-    def later(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> Parts:
-        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
-
-    def settled(self, n_bytes: int) -> Parts:
-        """Return the parts, kept where they are made if there is room for so many bytes."""
-
-    def __getitem__(self, k: int) -> Any:
-        """Return a part, or what stands for it."""
-
-    def take(self, which: Sequence[int]) -> Parts:
-        """Return some of the parts."""
+from unbin._typing import IntArray, TextArray
+from unbin.exceptions import EngineError
+from unbin.rows.contextual import Context
+from unbin.rows.design import Design
+from unbin.rows.parts import LocalParts, Parts
+from unbin.rows.sources import Columns, is_dask, recipes_of
+from unbin.rows.survey import Surveyed, scale_of
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How to make a part, for parts too large to be kept: each pass makes them again.
+class Options:
+    """The estimator's parameters that engines read.
 
     Attributes
     ----------
-    steps : tuple of (function, args)
-        The first is called with its arguments alone, every further one with the result before it
-        in front.
+    n_threads : int
+    ranked : bool
+        Whether people will be ranked within their blocks.
+    alternating : bool
+        Whether everybody's targets are needed at every step.
+    client : distributed.Client, address or None
+        Of a Dask cluster.
+    device : str or None
+    dtype : str
+        Of rows on the device.
+    checkpoint : str or None
+        Named when all workers are gone.
     """
 
-    steps: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
-
-    def then(self, function: Callable[..., Any], *args: Any) -> Recipe:
-        """Return the recipe with one more step."""
-        return Recipe((*self.steps, (function, args)))
-
-    def make(self) -> Any:
-        """Return the part."""
-        (first, args), *rest = self.steps
-        value = first(*args)
-        for function, more in rest:
-            value = function(value, *more)
-        return value
+    n_threads: int
+    ranked: bool = False
+    alternating: bool = False
+    client: Any = None
+    device: str | None = None
+    dtype: str = "float64"
+    checkpoint: str | None = None
 
 
-def calls(
-    parts: Sequence[Any],
-    function: Any,
-    args: tuple[Any, ...],
-    each: Sequence[Any] | None,
-) -> Iterator[tuple[Any, ...]]:
-    """Return what ``apply`` is called with, part by part."""
-    if each is None:
-        return ((part, function, *args) for part in parts)
-    return ((parts[k], function, *args, each[k]) for k in range(len(parts)))
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are laid out.
+
+    Attributes
+    ----------
+    fit_intercept : bool
+    seed : int
+        Changes how ties are broken.
+    """
+
+    fit_intercept: bool
+    seed: int = 0
 
 
-def recipes(
-    parts: Sequence[Any],
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    each: Sequence[Any] | None,
-) -> list[Recipe]:
-    """Return recipes with one more step; the parts are recipes."""
-    return [part.then(*step) for part, *step in calls(parts, function, args, each)]
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which block each row is of.
+
+    Attributes
+    ----------
+    names : (B,) text, sorted
+    codes : (n,) array or tensor
+        Position in ``names`` of each row's block.
+    size : (B,)
+        Rows of each block.
+    """
+
+    names: TextArray
+    codes: Any
+    size: IntArray
 
 
-def apply(part: Any, function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function with a part, making the part first if it is a recipe."""
-    return function(part.make() if isinstance(part, Recipe) else part, *args)
+class Everybody(Protocol):
+    """Everybody's features, wherever they are."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+
+    def context(self) -> Context:
+        """Return the block means of the features."""
+
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
 
 
-def itself(part: Any) -> Any:
-    """Return a part as it is, to be kept or brought here."""
-    return part
+class Engine:
+    """Where sums over people are made.
+
+    Attributes
+    ----------
+    takes_blocks : bool
+        Whether people in memory may come with the ids of their blocks beside the release itself.
+    takes_observed : bool
+        Whether targets may be observed.
+    """
+
+    name: ClassVar[str]
+    takes_blocks: ClassVar[bool] = False
+    takes_observed: ClassVar[bool] = False
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def check(self, X: Any) -> None:
+        """Raise where features in memory are of a kind that the engine does not take."""
+
+    def owns(self, values: Any) -> bool:
+        """Tell whether values are of a kind that nobody but this engine knows."""
+        return False
+
+    def blocks(self, block: Any, n: int) -> Blocks:
+        """Return the blocks of n rows in memory, from their ids."""
+        raise NotImplementedError
+
+    def rows(self, X: Any, blocks: Blocks, offset: Any) -> Everybody:
+        """Return people whose features are in memory."""
+        raise NotImplementedError
+
+    @contextmanager
+    def parts(self, X: Any, columns: Columns) -> Iterator[Parts]:
+        """Give the people of Parquet files in parts, as read, for as long as they are needed."""
+        if is_dask(X):
+            raise EngineError(
+                f"engine: {self.name!r} cannot read a Dask collection; pass engine='dask', or "
+                "X.compute()"
+            )
+        yield LocalParts(recipes_of(X, columns), self.options.n_threads)
+
+    def people(self, surveyed: Surveyed) -> Everybody:
+        """Return people who were read in parts."""
+        return InParts(surveyed)
 
 
-def add(left: Any, right: Any) -> Any:
-    """Add two results: arrays, numbers, or tuples of them."""
-    if isinstance(left, tuple):
-        return tuple(add(a, b) for a, b in zip(left, right, strict=True))
-    return left + right
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """Features of people in parts."""
+
+    surveyed: Surveyed
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+        return len(self.surveyed.whole.mean)
+
+    def context(self) -> Context:
+        """Return the block means of the features."""
+        return self.surveyed.whole.context()
+
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
+        scale = scale_of(
+            self.surveyed.whole,
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            context=context,
+        )
+        return self.surveyed.design(scale)

@@ -7,17 +7,33 @@ sums come back, added pairwise over neighbours: an order that no worker has a sa
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
-from unbin.exceptions import EngineError, UnbinError
-from unbin.rows.engines.base import Recipe, Result, add, apply, calls, itself, recipes
-from unbin.rows.engines.local import available_threads, one_blas_thread
+import numpy as np
+
+from unbin._frames import as_text, column
+from unbin.exceptions import EngineError, ParameterError, UnbinError
+from unbin.rows.engines.base import Engine
+from unbin.rows.parts import (
+    Recipe,
+    Result,
+    add,
+    apply,
+    available_threads,
+    calls,
+    itself,
+    one_blas_thread,
+    recipes,
+)
+from unbin.rows.sources import Columns, is_dask, numbers_of, part_of, recipes_of
+from unbin.rows.survey import Part
 
 _PATIENCE = 40.0
 """Seconds without any worker after which a fit gives up."""
@@ -34,6 +50,8 @@ _PART_SHARE = 1 / 64
 """Share of a worker's memory that a part may have: it is copied several times on its way."""
 MEMORY = {"distributed.worker.memory.pause": 0.92, "distributed.worker.memory.terminate": 0.97}
 """Small workers: libraries alone may take the 80 % at which Dask would stop giving them work."""
+_LARGEST_PART = 1 << 27
+"""Bytes of a part where workers have room: fewer parts mean fewer sums to be moved."""
 _SHARE = 0.4
 """Share of the workers' memory that parts may take; beyond it they are made again at each pass."""
 
@@ -185,6 +203,68 @@ class DaskParts:
         if self.checkpoint is None:
             return ""
         return f"; the coefficients so far are in {self.checkpoint}, where the next fit goes on"
+
+
+class DaskEngine(Engine):
+    """Sums are made on the workers of a Dask cluster."""
+
+    name: ClassVar[str] = "dask"
+
+    def check(self, X: Any) -> None:
+        raise ParameterError(
+            "engine: 'dask' takes Parquet files, Dask frames or Dask arrays, got "
+            f"{type(X).__name__}; pass one of these, or engine='local'"
+        )
+
+    @contextmanager
+    def parts(self, X: Any, columns: Columns) -> Iterator[DaskParts]:
+        with open_client(self.options.client) as client:
+            if not is_dask(X):
+                room = min(room_for_part(client), _LARGEST_PART)
+                found: list[Any] = list(recipes_of(X, columns, room))
+            elif hasattr(X, "columns"):
+                frames = client.compute(X.to_delayed())
+                found = [client.submit(_frame_part, frame, columns, pure=False) for frame in frames]
+            else:
+                pieces = client.compute(_pieces(X, columns))
+                found = [client.submit(_array_part, piece, pure=False) for piece in pieces]
+            yield DaskParts(client, found, self.options.checkpoint)
+            found.clear()
+            gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
+
+
+def _frame_part(frame: Any, columns: Columns) -> Part:
+    """Turn a partition of a Dask frame into a part."""
+    values = {
+        name: numbers_of(column(frame, name, role="features"), "partition", name)
+        for name in (*columns.features, columns.offset)
+        if name is not None
+    }
+    ids = as_text(column(frame, columns.block, role="block"), where="block")
+    names, codes = np.unique(ids, return_inverse=True)
+    return part_of(values, columns, names, codes)
+
+
+def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
+    """Cut Dask arrays into the same rows; one list per part."""
+    X = X.rechunk({1: -1})
+    others = [array for array in (columns.block, columns.offset) if array is not None]
+    if not all(is_dask(array) for array in others):
+        raise ParameterError(
+            "block, offset: must be Dask arrays beside a Dask array X, got others; pass one value "
+            "per row"
+        )
+    cut = [X.to_delayed()[:, 0], *(array.rechunk((X.chunks[0],)).to_delayed() for array in others)]
+    return [list(piece) for piece in zip(*cut, strict=True)]
+
+
+def _array_part(piece: list[Any]) -> Part:
+    """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a part."""
+    X, ids, offset = [*piece, None][:3]
+    features = tuple(np.asfortranarray(numbers_of(np.asanyarray(X), "partition", "X")).T)
+    blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
+    shift = None if offset is None else numbers_of(np.asanyarray(offset), "partition", "offset")
+    return Part(features, blocks, codes.astype(np.int64), shift)
 
 
 @contextmanager

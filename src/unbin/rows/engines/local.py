@@ -1,121 +1,64 @@
-"""Parts in this process, worked on by threads.
-
-Parts do not depend on the number of threads and their results are added in order, so a sum is the
-same to the last bit however many threads made it. BLAS is kept to one thread meanwhile: its own
-threads would change the last bits, and take cores from ours.
-"""
+"""People in this process: arrays, tabmat matrices, Parquet files read part by part."""
 
 from __future__ import annotations
 
-import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from functools import cache, reduce
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from threadpoolctl import ThreadpoolController
+import numpy as np
 
-from unbin.rows.engines.base import Recipe, Result, add, apply, calls, itself, recipes
-
-_AHEAD = 2
-"""Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
-
-_SHARE = 1 / 8
-"""Share of the machine's memory up to which parts made of recipes are kept."""
+from unbin._typing import FloatArray
+from unbin.exceptions import ParameterError
+from unbin.rows.contextual import Context, block_context
+from unbin.rows.design import Design, lay_out
+from unbin.rows.engines.base import Blocks, Engine, Layout
+from unbin.rows.wide import is_wide, lay_out_wide
 
 
-class LocalParts:
-    """Parts in memory, or recipes for them.
+class LocalEngine(Engine):
+    """Sums are made in this process, by threads."""
 
-    Parameters
-    ----------
-    parts : sequence
-    n_threads : int
-    """
+    name: ClassVar[str] = "local"
+    takes_observed: ClassVar[bool] = True
 
-    def __init__(self, parts: Sequence[Any], n_threads: int = 1) -> None:
-        self.parts = parts
-        self.n_threads = min(n_threads, len(parts))
-
-    def __len__(self) -> int:
-        return len(self.parts)
-
-    def __getitem__(self, k: int) -> Any:
-        return self.parts[k]
-
-    def take(self, which: Sequence[int]) -> LocalParts:
-        """Return some of the parts."""
-        return LocalParts([self.parts[k] for k in which], self.n_threads)
-
-    def stream(
-        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
-    ) -> Iterator[Result]:
-        """Yield ``function(part, *args)`` of every part, in order."""
-        work = calls(self.parts, function, args, each)
-        if self.n_threads <= 1:
-            yield from (apply(*call) for call in work)
-            return
-        waiting: deque[Future[Result]] = deque()
-        with ThreadPoolExecutor(self.n_threads) as pool:
-            try:
-                for call in work:
-                    waiting.append(pool.submit(apply, *call))
-                    if len(waiting) > _AHEAD * self.n_threads:
-                        yield waiting.popleft().result()
-                while waiting:
-                    yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
-
-    def total(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> Any:
-        """Return the sum of ``function(part, *args)``."""
-        return reduce(add, self.stream(function, *args, each=each))
-
-    def keep(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> LocalParts:
-        """Return the results of ``function(part, *args)`` as parts."""
-        return LocalParts(list(self.stream(function, *args, each=each)), self.n_threads)
-
-    def later(
-        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
-    ) -> LocalParts:
-        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
-        if not all(isinstance(part, Recipe) for part in self.parts):
-            return self.keep(function, *args, each=each)
-        return LocalParts(recipes(self.parts, function, args, each), self.n_threads)
-
-    def settled(self, n_bytes: int) -> LocalParts:
-        """Return the parts, kept in memory if they take little of this machine's."""
-        return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
+    def rows(self, X: Any, blocks: Blocks, offset: Any) -> InMemory:
+        return InMemory(X, blocks, offset, self.options.n_threads)
 
 
-def machine_memory() -> int:
-    """Return the bytes of memory this machine has; 0 where it does not say."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Features of people in an array or a tabmat matrix."""
 
+    X: Any
+    blocks: Blocks
+    offset: FloatArray | None
+    n_threads: int
 
-def available_threads() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+        return int(self.X.shape[1])
 
+    def context(self) -> Context:
+        """Return the block means of the features."""
+        if is_wide(self.X):
+            raise ParameterError(
+                "contextual: needs an array of features, got a tabmat matrix; add block means to X"
+            )
+        return block_context(self.X, self.blocks.names, self.blocks.codes, self.blocks.size)
 
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Keep BLAS to one thread inside."""
-    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
-    return limit
-
-
-@cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
+        X, codes = self.X, self.blocks.codes
+        if context is not None:
+            X = np.column_stack([X, context.means[codes][:, context.used]])
+        make = lay_out_wide if is_wide(X) else lay_out
+        return make(
+            X,
+            codes,
+            len(self.blocks.names),
+            offset=self.offset,
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            n_threads=self.n_threads,
+        )

@@ -12,7 +12,7 @@ from unbin._typing import IntArray, TextArray
 from unbin.exceptions import EngineError
 from unbin.rows.contextual import CONSTANT, Context
 from unbin.rows.design import Design
-from unbin.rows.engines import LocalParts
+from unbin.rows.engines.base import Layout, Options
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.engines.torch.tiles import (
     TorchRows,
@@ -22,6 +22,7 @@ from unbin.rows.engines.torch.tiles import (
     slots_in_order,
     tiles_of,
 )
+from unbin.rows.parts import LocalParts
 from unbin.rows.survey import Scale, Survey, scale_of
 
 READ_ROWS = 1 << 20
@@ -29,7 +30,7 @@ READ_ROWS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DevicePeople:
+class OnDevice:
     """Features of people whose rows fit on the device.
 
     Attributes
@@ -43,6 +44,7 @@ class DevicePeople:
         People of each block.
     offset : (n,) tensor on the device, or None
     machine : Machine
+    options : Options
     """
 
     X: Any
@@ -51,6 +53,7 @@ class DevicePeople:
     size: IntArray
     offset: Tensor | None
     machine: Machine
+    options: Options
 
     @property
     def n_features(self) -> int:
@@ -68,22 +71,16 @@ class DevicePeople:
         used = survey.square - between > CONSTANT * survey.square
         return Context(self.names, means, survey.mean, used)
 
-    def design(
-        self,
-        *,
-        fit_intercept: bool,
-        seed: int,
-        ranked: bool,
-        n_threads: int,
-        context: Context | None = None,
-    ) -> Design:
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns.
 
-        ``ranked`` puts people of a block in the order of their keys, for matching.
+        To be ranked, people of a block are put in the order of their keys.
         """
-        scale = scale_of(self._survey(), fit_intercept=fit_intercept, seed=seed, context=context)
-        rows = self._lay_out(scale, ranked=ranked)
-        return _design(rows, scale, self.size, finishing=n_threads)
+        scale = scale_of(
+            self._survey(), fit_intercept=layout.fit_intercept, seed=layout.seed, context=context
+        )
+        rows = self._lay_out(scale, ranked=self.options.ranked)
+        return _design(rows, scale, self.size, finishing=self.options.n_threads)
 
     def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows of X, some at a time, on the device in float64."""

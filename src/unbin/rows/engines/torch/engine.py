@@ -1,21 +1,70 @@
-"""What ``fit`` is given for a device: tensors, arrays, and the blocks of their rows."""
+"""The engine of a GPU: what ``fit`` is given for it, checked, and people brought there."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unbin._frames import as_text, refuse_masked
 from unbin._typing import FloatArray, IntArray, TextArray
-from unbin.exceptions import AlignmentError, DomainError, ParameterError
-from unbin.rows.engines.torch.layout import READ_ROWS, DevicePeople, bytes_needed
-from unbin.rows.engines.torch.machine import Machine, Tensor, torch
-from unbin.rows.engines.torch.streaming import DeviceParts, slabs_of
+from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError
+from unbin.rows.engines.base import Blocks, Engine, Options
+from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
+from unbin.rows.engines.torch.machine import Machine, Tensor, open_machine, torch
+from unbin.rows.engines.torch.streaming import Streamed, parts_of, read_people
 from unbin.rows.survey import Surveyed
+from unbin.rows.wide import is_wide
 
 _DENSE = 4
 """Whole numbers that name blocks are counted if they span fewer values than this per row."""
+
+
+class TorchEngine(Engine):
+    """Sums are made on a GPU, or wherever torch works."""
+
+    name: ClassVar[str] = "torch"
+    takes_blocks: ClassVar[bool] = True
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        if options.alternating:
+            raise EngineError(
+                "engine 'torch': solver 'alternating' needs everybody's targets, which stay on the "
+                "device; use solver='lbfgs', or engine='local'"
+            )
+        self.machine = open_machine(options.device, options.dtype)
+
+    def check(self, X: Any) -> None:
+        if is_wide(X):
+            raise EngineError(
+                "engine 'torch': takes arrays, tensors or Parquet files, got a tabmat matrix; use "
+                "engine='local'"
+            )
+        if is_tensor(X):
+            check_tensor(X)
+
+    def owns(self, values: Any) -> bool:
+        return is_tensor(values)
+
+    def blocks(self, block: Any, n: int) -> Blocks:
+        return Blocks(*block_codes(block, n, self.machine))
+
+    def rows(self, X: Any, blocks: Blocks, offset: Any) -> OnDevice | Streamed:
+        """Return people on the device, or in parts if they are in an array too large for it."""
+        extra, machine = offset_of(offset, len(X), self.machine), self.machine
+        names, codes, size = blocks.names, blocks.codes, blocks.size
+        X = X.detach() if is_tensor(X) else X
+        need = bytes_needed(size, X.shape[1], machine, ranked=self.options.ranked)
+        if is_tensor(X) or need <= machine.free():
+            return OnDevice(X, names, machine.send(codes), size, extra, machine, self.options)
+        host: IntArray = codes.cpu().numpy() if is_tensor(codes) else np.asarray(codes)
+        shift: FloatArray | None = None if extra is None else extra.cpu().numpy()
+        parts = parts_of(X, names, host.astype(np.int64), shift)
+        return Streamed(Surveyed.of(parts), machine, self.options)
+
+    def people(self, surveyed: Surveyed) -> OnDevice | Streamed:
+        return read_people(surveyed, self.machine, self.options)
 
 
 def is_tensor(X: Any) -> bool:
@@ -84,24 +133,3 @@ def block_codes(block: Any, n: int, machine: Machine) -> tuple[TextArray, Tensor
     rank[order] = np.arange(len(order))
     place[present] = torch.as_tensor(rank, device=machine.device)
     return names[order], place[block - low], size[order]
-
-
-def people_of(
-    X: Any,
-    names: TextArray,
-    codes: Any,
-    size: IntArray,
-    offset: Any,
-    machine: Machine,
-    *,
-    ranked: bool,
-) -> DevicePeople | DeviceParts:
-    """Return people on the device, or in parts if they are in an array too large for it."""
-    extra = offset_of(offset, len(X), machine)
-    X = X.detach() if is_tensor(X) else X
-    need = bytes_needed(size, X.shape[1], machine, ranked=ranked)
-    if is_tensor(X) or need <= machine.free():
-        return DevicePeople(X, names, machine.send(codes), size, extra, machine)
-    host: IntArray = codes.cpu().numpy() if is_tensor(codes) else np.asarray(codes)
-    shift: FloatArray | None = None if extra is None else extra.cpu().numpy()
-    return DeviceParts(Surveyed.of(slabs_of(X, names, host.astype(np.int64), shift)), machine)

@@ -1,0 +1,140 @@
+"""What a fit is given, and what it returns in the units of X."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from unbin._status import Status
+from unbin._typing import ArrayLike, FloatArray
+from unbin.families import Family
+from unbin.likelihood.choice import Selection
+from unbin.likelihood.diagnostics import Diagnostics
+from unbin.likelihood.published import Published
+from unbin.likelihood.raking import Raking
+from unbin.rows.contextual import Context
+from unbin.rows.engines import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class BinScale:
+    """What turns the bins of an ordinal fit into target units.
+
+    Attributes
+    ----------
+    thresholds : (K - 1,)
+        In the units of X beta, the intercept included.
+    lower, upper : (K,)
+        Ends of the bins.
+    value : (K,)
+        The mean of each bin, read off the pooled histogram.
+    """
+
+    thresholds: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A fit in the units of X.
+
+    Attributes
+    ----------
+    family : Family
+    alpha : float
+    coef : (d,)
+    intercept : float
+    nuisance : (m,)
+    dispersion : float
+    status : Status
+    objective, relative_gradient : float
+    path : (n_iter + 1,)
+    n_iter : int
+    diagnostics : Diagnostics
+    n_people, n_blocks : int
+    covariance : (1 + d [+ d], ...) or None
+        Of intercept, coef and contextual_coef; None when the method has no standard errors.
+    contextual_coef : (d,) or None
+        NaN for a feature that does not vary within blocks.
+    context : Context or None
+    block_sd : float
+        Standard deviation of effects shared by the people of a block.
+    bins : BinScale or None
+    restart_disagreement : float
+    imputed : (n,), Raking or None
+        Targets of the training rows in the order of X, or what makes them.
+    selection : Selection or None
+        Held-out scores, where something was chosen by them.
+    published : Published or None
+        Published counts beside expected ones (likelihood).
+    """
+
+    family: Family
+    alpha: float
+    coef: FloatArray
+    intercept: float
+    nuisance: FloatArray
+    dispersion: float
+    status: Status
+    objective: float
+    relative_gradient: float
+    path: FloatArray
+    n_iter: int
+    diagnostics: Diagnostics
+    n_people: int
+    n_blocks: int
+    covariance: FloatArray | None = None
+    contextual_coef: FloatArray | None = None
+    context: Context | None = None
+    block_sd: float = 0.0
+    bins: BinScale | None = None
+    restart_disagreement: float = float("nan")
+    imputed: FloatArray | Raking | None = None
+    selection: Selection | None = None
+    published: Published | None = None
+
+    def eta(
+        self,
+        X: FloatArray,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: FloatArray | None = None,
+    ) -> FloatArray:
+        """Return the linear predictor of new people, shape (n,)."""
+        eta = X @ self.coef + self.intercept
+        if self.context is not None and self.contextual_coef is not None:
+            context = self.context.rows(len(X), blocks, block_means)
+            eta += context @ np.nan_to_num(self.contextual_coef)
+        return np.asarray(eta if offset is None else eta + offset)
+
+    def without_imputed(self) -> Fit:
+        """Return the fit without personal values."""
+        return replace(self, imputed=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The estimator's parameters that fits read, checked; None is to be chosen."""
+
+    alpha: float | None
+    fit_intercept: bool
+    contextual: bool | None
+    n_trials: int
+    solver: str
+    init: str | FloatArray
+    n_init: str | int
+    tol: float
+    max_iter: int
+    seed: int
+    method: str
+    checkpoint: str | None
+
+    @property
+    def layout(self) -> Layout:
+        """How rows are laid out."""
+        return Layout(fit_intercept=self.fit_intercept, seed=self.seed)

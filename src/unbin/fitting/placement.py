@@ -1,0 +1,197 @@
+"""Where the rows of a fit are placed, and what was published about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils.validation import validate_data
+
+from unbin._frames import as_floats, refuse_huge, refuse_masked
+from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
+from unbin.families import Family
+from unbin.fitting.inputs import (
+    as_columns,
+    as_releases,
+    as_targets,
+    check_observed,
+    check_offset,
+    check_rows,
+    check_width,
+)
+from unbin.fitting.transforms import TRANSFORMS
+from unbin.release import AggregatedTarget, Release
+from unbin.rows.engines import Blocks, Engine, Everybody
+from unbin.rows.parts import one_blas_thread
+from unbin.rows.sources import is_source
+from unbin.rows.survey import Surveyed
+from unbin.rows.wide import check_wide, is_wide
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """People, each target with those it is of.
+
+    Attributes
+    ----------
+    targets : list of (Everybody, Release or (n,) observed targets)
+    observed : bool
+        Whether targets were observed.
+    several : bool
+        Whether a list of targets was given.
+    n_features : int
+    names : (d,) or None
+        Of the features.
+    """
+
+    targets: list[tuple[Everybody, Any]]
+    observed: bool
+    several: bool
+    n_features: int
+    names: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What ``fit`` was given beside X and y."""
+
+    offset: Any
+    block: Any
+    features: Sequence[str] | None
+
+
+@contextmanager
+def place(
+    X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
+) -> Iterator[Placed]:
+    """Place everybody's rows where an engine makes sums of them, for as long as they are needed.
+
+    Parameters
+    ----------
+    X, y
+        See ``AggregatedGLM.fit``.
+    given : Given
+    engine : Engine
+    family : Family or None
+        Whose domain targets must be in.
+    model : AggregatedGLM
+    """
+    prepare = partial(_prepared, transform=TRANSFORMS[model.target_transform], family=family)
+    if is_source(X):
+        releases, columns = as_releases(y), as_columns(X, given.block, given.features, given.offset)
+        with engine.parts(X, columns) as parts, computing():
+            surveyed = Surveyed.of(parts)
+            whole = surveyed.whole
+            check_width(len(whole.mean))
+            people = engine.people(surveyed)
+            aligned = [prepare(release.align_to(whole.blocks, whole.rows)) for release in releases]
+            names = np.array(columns.features, dtype=object) if columns.features else None
+            found = [(people, release) for release in aligned]
+            yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
+        return
+    X = refuse_masked(X, where="X")
+    engine.check(X)
+    # scikit-learn notes columns on the model, and a failed fit must leave that as it was
+    model = clone(model)
+    if not engine.takes_blocks and (given.block is not None or given.features is not None):
+        raise ParameterError(
+            "block, features: name columns of files and frames, got arrays; pass "
+            "release.align(blocks) as y"
+        )
+    targets = as_targets(y) if given.block is None else None
+    if given.block is None and targets is None:
+        placed = _observed(X, y, given, engine=engine, family=family, model=model)
+        with computing():
+            yield placed
+        return
+    X, names = _features(X, given, engine, model)
+    n = X.shape[0]
+    offset = given.offset if engine.owns(given.offset) else check_offset(given.offset, n, family)
+    if targets is None:
+        blocks = engine.blocks(given.block, n)
+        aligned = [release.align_to(blocks.names, blocks.size) for release in as_releases(y)]
+        tied = [(blocks, prepare(release)) for release in aligned]
+    else:
+        tied = [_tied(target, n, prepare) for target in targets]
+    with computing():
+        found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
+        yield Placed(found, False, isinstance(y, list | tuple), X.shape[1], names)
+
+
+def _observed(
+    X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
+) -> Placed:
+    """Place people whose targets were observed."""
+    if not engine.takes_observed:
+        raise EngineError(
+            f"engine {engine.name!r}: fits aggregated targets, got observed ones; use "
+            "engine='local'"
+        )
+    y = refuse_masked(y, where="y")
+    X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
+    refuse_huge(X, where="X")
+    check_width(X.shape[1])
+    y = as_floats(y, where="y", error=DomainError)
+    y = TRANSFORMS[model.target_transform].observed(y)
+    if family is not None:
+        check_observed(y, family)
+    offset = check_offset(given.offset, len(X), family)
+    everybody = Blocks(np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)]))
+    people = engine.rows(X, everybody, offset)
+    return Placed([(people, y)], True, False, X.shape[1], _names(model))
+
+
+def _features(X: Any, given: Given, engine: Engine, model: Any) -> tuple[Any, Any]:
+    """Return the features of people in memory, checked, and their names."""
+    if engine.owns(X):
+        check_width(X.shape[1])
+        if given.features is None:
+            return X, None
+        return X, np.array(as_columns(X, "block", given.features, None).features, dtype=object)
+    if is_wide(X):
+        X = check_wide(X)
+        check_width(X.shape[1])
+        names = X.get_names("column")
+        known = all(name is not None for name in names)
+        return X, np.array(names, dtype=object) if known else None
+    X = validate_data(model, X, dtype=np.float64)
+    check_width(X.shape[1])
+    refuse_huge(X, where="X")
+    return X, _names(model)
+
+
+def _names(model: Any) -> Any:
+    """Return what scikit-learn noted of the columns of X."""
+    return getattr(model, "feature_names_in_", None)
+
+
+def _tied(target: AggregatedTarget, n: int, prepare: Any) -> tuple[Blocks, Release]:
+    check_rows(target, n)
+    release = prepare(target.release)
+    return Blocks(release.blocks, target.codes, release.n), release
+
+
+def _prepared(release: Release, *, transform: Any, family: Family | None) -> Release:
+    """Return a release on the scale that is modelled, inside the domain of the family."""
+    release = transform.release(release)
+    if family is not None:
+        release.check_domain(family.domain, family=family.name)
+    return release
+
+
+@contextmanager
+def computing() -> Iterator[None]:
+    """Keep BLAS to one thread; say so where numbers ran out of range."""
+    try:
+        with one_blas_thread():
+            yield
+    except (np.linalg.LinAlgError, OverflowError, FloatingPointError) as error:
+        raise FitError(
+            f"fit: its numbers ran out of range, got {error}; look for outliers in the features, "
+            "put them and the outcome into other units, merge bins, or add a ridge (alpha)"
+        ) from error

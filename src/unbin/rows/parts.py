@@ -1,0 +1,234 @@
+"""People in parts, and sums over all parts.
+
+Whoever holds parts (rows of some people each) answers one question: what is the sum of this
+function over all of them? It knows nothing of what a part is or what the function computes.
+
+In this process parts are worked on by threads. They do not depend on the number of threads and
+their results are added in order, so a sum is the same to the last bit however many threads made it.
+BLAS is kept to one thread meanwhile: its own threads would change the last bits, and take cores
+from ours.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cache, reduce
+from typing import Any, Protocol, TypeVar
+
+from threadpoolctl import ThreadpoolController
+
+_AHEAD = 2
+"""Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
+
+_SHARE = 1 / 8
+"""Share of the machine's memory up to which parts made of recipes are kept."""
+
+Result = TypeVar("Result")
+
+
+class Parts(Protocol):
+    """Rows cut into parts, wherever they are kept."""
+
+    def __len__(self) -> int:
+        """Return the number of parts."""
+
+    def stream(
+        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        """Yield ``function(part, *args)`` of every part, in order.
+
+        With ``each``, one argument per part, ``function(part, *args, each[k])``. It may be what
+        ``keep`` returned.
+        """
+
+    def total(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Any:
+        """Return the sum of ``function(part, *args)``, added up in an order that never changes.
+
+        Results are arrays, or tuples of what can be added.
+        """
+
+    def keep(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Parts:
+        """Return the results of ``function(part, *args)`` as parts, kept where they were made."""
+
+    def later(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Parts:
+        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
+
+    def settled(self, n_bytes: int) -> Parts:
+        """Return the parts, kept where they are made if there is room for so many bytes."""
+
+    def __getitem__(self, k: int) -> Any:
+        """Return a part, or what stands for it."""
+
+    def take(self, which: Sequence[int]) -> Parts:
+        """Return some of the parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How to make a part, for parts too large to be kept: each pass makes them again.
+
+    Attributes
+    ----------
+    steps : tuple of (function, args)
+        The first is called with its arguments alone, every further one with the result before it
+        in front.
+    """
+
+    steps: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
+
+    def then(self, function: Callable[..., Any], *args: Any) -> Recipe:
+        """Return the recipe with one more step."""
+        return Recipe((*self.steps, (function, args)))
+
+    def make(self) -> Any:
+        """Return the part."""
+        (first, args), *rest = self.steps
+        value = first(*args)
+        for function, more in rest:
+            value = function(value, *more)
+        return value
+
+
+def calls(
+    parts: Sequence[Any],
+    function: Any,
+    args: tuple[Any, ...],
+    each: Sequence[Any] | None,
+) -> Iterator[tuple[Any, ...]]:
+    """Return what ``apply`` is called with, part by part."""
+    if each is None:
+        return ((part, function, *args) for part in parts)
+    return ((parts[k], function, *args, each[k]) for k in range(len(parts)))
+
+
+def recipes(
+    parts: Sequence[Any],
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    each: Sequence[Any] | None,
+) -> list[Recipe]:
+    """Return recipes with one more step; the parts are recipes."""
+    return [part.then(*step) for part, *step in calls(parts, function, args, each)]
+
+
+def apply(part: Any, function: Callable[..., Result], *args: Any) -> Result:
+    """Call a function with a part, making the part first if it is a recipe."""
+    return function(part.make() if isinstance(part, Recipe) else part, *args)
+
+
+def itself(part: Any) -> Any:
+    """Return a part as it is, to be kept or brought here."""
+    return part
+
+
+def add(left: Any, right: Any) -> Any:
+    """Add two results: arrays, numbers, or tuples of them."""
+    if isinstance(left, tuple):
+        return tuple(add(a, b) for a, b in zip(left, right, strict=True))
+    return left + right
+
+
+class LocalParts:
+    """Parts in memory, or recipes for them.
+
+    Parameters
+    ----------
+    parts : sequence
+    n_threads : int
+    """
+
+    def __init__(self, parts: Sequence[Any], n_threads: int = 1) -> None:
+        self.parts = parts
+        self.n_threads = min(n_threads, len(parts))
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def __getitem__(self, k: int) -> Any:
+        return self.parts[k]
+
+    def take(self, which: Sequence[int]) -> LocalParts:
+        """Return some of the parts."""
+        return LocalParts([self.parts[k] for k in which], self.n_threads)
+
+    def stream(
+        self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
+    ) -> Iterator[Result]:
+        """Yield ``function(part, *args)`` of every part, in order."""
+        work = calls(self.parts, function, args, each)
+        if self.n_threads <= 1:
+            yield from (apply(*call) for call in work)
+            return
+        waiting: deque[Future[Result]] = deque()
+        with ThreadPoolExecutor(self.n_threads) as pool:
+            try:
+                for call in work:
+                    waiting.append(pool.submit(apply, *call))
+                    if len(waiting) > _AHEAD * self.n_threads:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def total(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> Any:
+        """Return the sum of ``function(part, *args)``."""
+        return reduce(add, self.stream(function, *args, each=each))
+
+    def keep(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> LocalParts:
+        """Return the results of ``function(part, *args)`` as parts."""
+        return LocalParts(list(self.stream(function, *args, each=each)), self.n_threads)
+
+    def later(
+        self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
+    ) -> LocalParts:
+        """Return ``function(part, *args)`` as parts, made again at each pass if these are."""
+        if not all(isinstance(part, Recipe) for part in self.parts):
+            return self.keep(function, *args, each=each)
+        return LocalParts(recipes(self.parts, function, args, each), self.n_threads)
+
+    def settled(self, n_bytes: int) -> LocalParts:
+        """Return the parts, kept in memory if they take little of this machine's."""
+        return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory this machine has; 0 where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def available_threads() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Keep BLAS to one thread inside."""
+    limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
+    return limit
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    return ThreadpoolController()

@@ -1,0 +1,18 @@
+"""How fits end."""
+
+import pytest
+
+from unbin._status import Status
+
+
+@pytest.mark.parametrize("status", Status)
+def test_every_status_is_a_sentence_that_says_whether_it_converged(status):
+    assert len(status.value.split()) > 5
+    assert status.value.startswith("converged: ") <= status.converged
+    assert not (status.converged and status.value.startswith("not "))
+    assert status.identified == (not status.value.startswith("not identified: "))
+
+
+def test_what_stopped_early_has_not_converged():
+    early = {Status.NOT_CONVERGED, Status.POOLED, Status.INTERRUPTED, Status.MAX_ITER}
+    assert not any(status.converged for status in early)
