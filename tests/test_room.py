@@ -8,11 +8,13 @@ import polars as pl
 import pytest
 
 import unbin
-from unbin import AggregatedGLM, aggregation, validation
+from unbin import AggregatedGLM
 from unbin.exceptions import BinError, BlockError, EncodingError, ParameterError, SlowFitWarning
-from unbin.likelihood import room
+from unbin.fitting import inputs
+from unbin.likelihood import memory
 from unbin.people.encoding import Encoding
 from unbin.people.reading import read_people
+from unbin.release import aggregation
 
 N, B = 1000, 20
 RNG = np.random.default_rng(0)
@@ -30,7 +32,7 @@ def target(bins):
 
 @pytest.mark.parametrize("family", ["gaussian", "ordinal"])
 def test_too_many_bins_are_refused_with_the_number_that_fits(monkeypatch, family):
-    monkeypatch.setattr(room, "machine_memory", lambda: 2**20)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**20)
     message = (
         r"histogram: (\d+) bins of 20 blocks at a time take about .* GiB of memory, this machine "
         r"has .* GiB; merge them to at most (\d+) bins, or use method='matching'"
@@ -45,7 +47,7 @@ def test_too_many_bins_are_refused_with_the_number_that_fits(monkeypatch, family
 
 
 def test_ten_thousand_bins_are_foreseen(monkeypatch):
-    monkeypatch.setattr(room, "machine_memory", lambda: 2**34)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**34)
     n = 20_000
     y, blocks = RNG.normal(size=n), np.arange(n) % 100
     table = unbin.aggregate(y, blocks, bins=10_000).align(blocks)
@@ -54,7 +56,7 @@ def test_ten_thousand_bins_are_foreseen(monkeypatch):
 
 
 def test_a_fit_that_takes_long_says_so_before_it_begins(monkeypatch):
-    monkeypatch.setattr(room, "_SPEED", 1e3)
+    monkeypatch.setattr(memory, "_SPEED", 1e3)
     message = (
         r"histogram: \d+ bins of 20 blocks take about \d+ seconds per pass, of which there are"
     )
@@ -63,13 +65,13 @@ def test_a_fit_that_takes_long_says_so_before_it_begins(monkeypatch):
 
 
 def test_matching_takes_any_number_of_bins(monkeypatch):
-    monkeypatch.setattr(room, "machine_memory", lambda: 2**20)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2**20)
     model = AggregatedGLM(method="matching").fit(X, target(900))
     np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.2)
 
 
 def test_a_machine_that_does_not_tell_its_memory_tries(monkeypatch):
-    monkeypatch.setattr(room, "machine_memory", lambda: 0)
+    monkeypatch.setattr(memory, "machine_memory", lambda: 0)
     AggregatedGLM().fit(X, target(10))
 
 
@@ -93,7 +95,7 @@ def test_a_table_of_too_many_cells_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("y", [Y, target(4)], ids=["observed", "aggregated"])
 def test_too_many_columns_are_refused_with_the_number_that_fits(monkeypatch, y):
-    monkeypatch.setattr(validation, "machine_memory", lambda: 1000)
+    monkeypatch.setattr(inputs, "machine_memory", lambda: 1000)
     with pytest.raises(ParameterError, match=r"X: 6 columns take about .* GiB .* at most 5 fit"):
         AggregatedGLM().fit(np.column_stack([X, X, X]), y)
     AggregatedGLM().fit(X, y)
