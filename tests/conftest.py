@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,10 @@ import pytest
 from hypothesis import settings
 
 import unbin
+from tests.helpers.paths import EXPERIMENTS
+
+if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
+    collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py"]
 
 # the same examples in every run of CI; a developer's machine keeps exploring
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -75,3 +80,13 @@ def audited(study):
         n_permutations=19,
         random_state=0,
     )
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """Return the folder of the real data that UNBIN_DATA names."""
+    folder = os.environ.get("UNBIN_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip("UNBIN_DATA does not name the folder of the real data")
+    pytest.importorskip("pandas")
+    return folder

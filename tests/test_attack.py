@@ -4,23 +4,19 @@ And a part of it is made here: some malformed calls, some damaged models and che
 """
 
 import random
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-import unbin
-from unbin.exceptions import BinError
-from unbin.rows.design import lay_out
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import fuzz
 import mutations
+import unbin
 from attacks import calls, invariances, problems, values
 from attacks.verdicts import Outcome, is_typed, verdict_of
+from unbin.exceptions import BinError
+from unbin.rows.design import lay_out
 
 
 @pytest.mark.parametrize(

@@ -4,36 +4,19 @@ The full figures are in experiments/README.md. Tests of real data are skipped wh
 variable UNBIN_DATA does not name the folder that holds it.
 """
 
-import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import accuracy
+import audit
+import common
+import ecological_bias
+import identification
+import intervals
+import slopes
 import unbin
-
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-if not EXPERIMENTS.is_dir():
-    pytest.skip("experiments/ is not part of this copy", allow_module_level=True)
-sys.path.insert(0, str(EXPERIMENTS))
-
-import accuracy  # noqa: E402
-import audit  # noqa: E402
-import common  # noqa: E402
-import ecological_bias  # noqa: E402
-import identification  # noqa: E402
-import intervals  # noqa: E402
-import slopes  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def data():
-    folder = os.environ.get("UNBIN_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("UNBIN_DATA does not name the folder of the real data")
-    pytest.importorskip("pandas")
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -90,10 +73,10 @@ def test_one_block_is_not_identified_and_twenty_are():
     np.testing.assert_allclose(twenty.coef_, identification.SLOPES, atol=0.1)
 
 
-def test_medicare_counties_tell_as_much_as_people(data):
+def test_medicare_counties_tell_as_much_as_people(real_data):
     import synpuf
 
-    people = synpuf.load(data)
+    people = synpuf.load(real_data)
     found = synpuf.compare(people, 10, 1, family="ordinal")
     assert found["over_oracle"] < 1.0
     california = synpuf.only(people, synpuf.CALIFORNIA)
@@ -102,10 +85,10 @@ def test_medicare_counties_tell_as_much_as_people(data):
     assert found["families"] == "ordinal"
 
 
-def test_ordinal_is_chosen_for_medicare_amounts(data):
+def test_ordinal_is_chosen_for_medicare_amounts(real_data):
     import synpuf
 
-    people = synpuf.load(data)
+    people = synpuf.load(real_data)
     some = synpuf.only(people, 10, 33)  # Florida and New York
     assert synpuf.compare(some, 5, 1, family="auto")["families"] == "ordinal"
 
@@ -124,11 +107,11 @@ def test_doctor_visits_are_overdispersed():
 
 
 @pytest.fixture(scope="module")
-def charges(data):
+def charges(real_data):
     """Return a fit to 6,000 patients, and its test error over that of the pooled mean."""
     import sparcs
 
-    X, y, county = sparcs.load(data)
+    X, y, county = sparcs.load(real_data)
     rows = np.random.default_rng(0).permutation(len(y))
     train, test = rows[:6000], rows[6000:]
     model = common.fit_release(
@@ -161,25 +144,25 @@ def test_audits_of_unrelated_features_find_nothing(effect):
         assert row[f"{name}_largest_gain"] < 0.03
 
 
-def test_tables_by_hospital_disclose_charges(data):
+def test_tables_by_hospital_disclose_charges(real_data):
     import sparcs
 
-    X, y, _ = sparcs.load(data)
+    X, y, _ = sparcs.load(real_data)
     settings = {"attacks": ["ridge"], "families": "ordinal", "n_permutations": 19}
-    found = unbin.audit(X, y, audit.hospitals(data), [5], random_state=0, **settings).tables[0]
+    found = unbin.audit(X, y, audit.hospitals(real_data), [5], random_state=0, **settings).tables[0]
     assert found.in_table.gain.low > 0.5
     assert found.held_out.gain.low > 0.5
     assert found.in_table.beyond_public > 0.2
 
 
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
-def test_incomes_do_not_collapse(data):
+def test_incomes_do_not_collapse(real_data):
     """Amounts that are 0 or about 10,000, on a log scale: a gaussian that reads shapes is lost.
 
     It put its noise to 0 and predicted 27 times as badly as the oracle, the mean 1.33 times.
     """
     pd = pytest.importorskip("pandas")
-    path = Path(data) / "eusilcA_households.csv.gz"
+    path = Path(real_data) / "eusilcA_households.csv.gz"
     if not path.exists():
         pytest.skip("UNBIN_DATA holds no eusilcA_households.csv.gz")
     table = pd.read_csv(path).query("eqIncome > 0")

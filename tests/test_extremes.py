@@ -9,6 +9,8 @@ import pandas as pd
 import pytest
 
 import unbin
+from tests.helpers.people import draw_people
+from tests.helpers.releases import quantile_release
 from unbin import AggregatedGLM, Release
 from unbin._io import write_texts
 from unbin.exceptions import (
@@ -25,10 +27,8 @@ from unbin.exceptions import (
 from unbin.families import FAMILIES
 
 N, B = 600, 30
-RNG = np.random.default_rng(0)
 CODES = np.arange(N) % B
-X = RNG.normal(size=(N, 2)) + RNG.normal(size=(B, 2))[CODES]
-Y = X @ [1.0, -0.5] + RNG.normal(size=N)
+X, Y = draw_people(np.random.default_rng(0), CODES, noise=1.0)
 TARGET = unbin.aggregate(Y, CODES, bins=4).align(CODES)
 QUIET = pytest.mark.filterwarnings("ignore")
 
@@ -147,13 +147,9 @@ def test_medians_of_blocks_of_one_or_two(seed, family):
         "poisson": rng.poisson(3, n).astype(float),
         "gamma": rng.random(n) + 0.1,
     }[family]
-    names = np.unique(blocks)
-    median = [np.sort(y[blocks == b])[(np.sum(blocks == b) - 1) // 2] for b in names]
-    table = {"block": names, "quantile": np.full(len(names), 0.5), "value": median}
+    target = quantile_release(y, blocks).align(blocks)
     try:
-        model = AggregatedGLM(family).fit(
-            rng.normal(size=(n, d)), Release.from_quantiles(table).align(blocks)
-        )
+        model = AggregatedGLM(family).fit(rng.normal(size=(n, d)), target)
     except UnbinError:
         return
     assert np.isfinite(model.coef_).all()
@@ -164,12 +160,8 @@ def test_medians_of_blocks_of_one_or_two(seed, family):
 def test_medians_that_fit_exactly(family):
     rng = np.random.default_rng(3)
     features, y = rng.normal(size=(5, 1)), np.exp(rng.normal(size=5))
-    table = {
-        "block": [0, 1, 2],
-        "quantile": [0.5] * 3,
-        "value": [*y[:4].reshape(2, 2).min(1), y[4]],
-    }
-    target = Release.from_quantiles(table).align([0, 0, 1, 1, 2])
+    blocks = np.array([0, 0, 1, 1, 2])
+    target = quantile_release(y, blocks).align(blocks)
     try:
         model = AggregatedGLM(family).fit(features, target)
     except UnbinError:  # the scale may go to 0

@@ -1,34 +1,18 @@
 """The scripts of the paper's figures, on few people: they run, and what they show makes sense."""
 
-import os
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+import common
+import figure1
+import figure4
+import figure5
+import figure6
+import figures2_3
 from unbin import plots
-
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-if not EXPERIMENTS.is_dir():
-    pytest.skip("experiments/ is not part of this copy", allow_module_level=True)
-sys.path.insert(0, str(EXPERIMENTS))
-
-import common  # noqa: E402
-import figure1  # noqa: E402
-import figure4  # noqa: E402
-import figure5  # noqa: E402
-import figure6  # noqa: E402
-import figures2_3  # noqa: E402
-
-
-@pytest.fixture
-def data():
-    folder = os.environ.get("UNBIN_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("UNBIN_DATA does not name the folder of the real data")
-    pytest.importorskip("pandas")
 
 
 def size(figure, tmp_path):
@@ -78,7 +62,7 @@ def test_figures2_3(tmp_path):
     assert size(figures["figure3"], tmp_path) < 300_000
 
 
-@pytest.mark.usefixtures("data")
+@pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("figure", [figure4, figure5], ids=["figure4", "figure5"])
 def test_figures_of_real_data(figure):
     rows, figures = figure.run(1, True)
@@ -89,7 +73,7 @@ def test_figures_of_real_data(figure):
     assert all(np.isfinite(row["test"]) for row in rows)
 
 
-@pytest.mark.usefixtures("data")
+@pytest.mark.usefixtures("real_data")
 def test_figure6():
     rows, figures = figure6.run(1, True)
     assert list(figures) == ["figure6_synpuf", "figure6_sparcs"]

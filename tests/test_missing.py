@@ -9,6 +9,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 
 import unbin
+from tests.helpers.people import draw_people
 from unbin import AggregatedGLM, AggregatedRegressor, Release
 from unbin.exceptions import (
     BlockError,
@@ -22,10 +23,8 @@ from unbin.exceptions import (
 from unbin.people.encoding import Encoding
 
 N, B = 3000, 60
-RNG = np.random.default_rng(0)
 CODES = np.arange(N) % B
-X = RNG.normal(size=(N, 2)) + RNG.normal(size=(B, 2))[CODES]
-Y = X @ [1.0, -0.5] + 0.5 * RNG.normal(size=N)
+X, Y = draw_people(np.random.default_rng(0), CODES)
 IDS = CODES.astype(str)
 RELEASE = unbin.aggregate(Y, IDS, bins=4)
 TARGET = RELEASE.align(IDS)

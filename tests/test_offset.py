@@ -5,11 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
 import unbin
+from tests.helpers.cli import run
 from unbin import AggregatedGLM, Release
-from unbin.cli import app
 from unbin.exceptions import (
     AlignmentError,
     BinError,
@@ -92,15 +91,15 @@ def test_the_command_line_takes_the_offset_from_a_column(fitted, tmp_path):
     unbin.save(fitted, tmp_path / "model.json")
     X.assign(e=np.log(EXPOSURE)).to_csv(tmp_path / "people.csv", index=False)
     command = ["predict", str(tmp_path / "model.json"), str(tmp_path / "people.csv")]
-    told = CliRunner().invoke(app, command)
+    told = run(*command)
     assert told.exit_code == 2
     assert "pass offset=... (--offset on the command line)" in told.stderr
     for option, offset in (("e", np.log(EXPOSURE)), ("0", 0)):
-        told = CliRunner().invoke(app, [*command, "--offset", option])
+        told = run(*command, "--offset", option)
         assert told.exit_code == 0, told.stderr
         predicted = np.array(told.stdout.split()[1:], dtype=float)
         np.testing.assert_allclose(predicted, fitted.predict(X, offset=offset))
-    told = CliRunner().invoke(app, [*command, "--offset", "nowhere"])
+    told = run(*command, "--offset", "nowhere")
     assert "must have the column 'nowhere'" in told.stderr
 
 

@@ -1,12 +1,11 @@
 """The public surface, pinned."""
 
 import inspect
-import subprocess
-import sys
 
 import pytest
 
 import unbin
+from tests.helpers.processes import run_python
 
 PUBLIC = [
     "AggregatedGLM",
@@ -39,9 +38,7 @@ def test_nothing_but_public_names_is_offered():
 
 @pytest.mark.parametrize("name", ["datasets", "exceptions", "plots", "report"])
 def test_modules_are_there_after_a_plain_import(name):
-    code = f"import unbin; print(unbin.{name}.__name__)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip().endswith(name)
+    assert run_python(f"import unbin; print(unbin.{name}.__name__)").endswith(name)
 
 
 def test_releases_are_read_as_documented():
@@ -72,7 +69,4 @@ def test_import_is_light():
         "import sys, unbin; heavy = ('matplotlib', 'dask', 'torch', 'pandas', 'polars'); "
         "print([name for name in heavy if name in sys.modules])"
     )
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.strip() == "[]"
+    assert run_python(code) == "[]"

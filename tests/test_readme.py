@@ -4,19 +4,16 @@ import io
 import re
 import shlex
 from contextlib import redirect_stdout
-from pathlib import Path
 
-from typer.testing import CliRunner
+from tests.helpers.cli import run, write_release
+from tests.helpers.paths import ROOT
+from tests.helpers.people import simulate_patients
 
-import unbin
-from test_cli import simulate
-from unbin.cli import app
-
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 
 
 def test_examples_print_what_the_readme_says(tmp_path, monkeypatch):
-    (tmp_path / "tests").symlink_to(README.parent / "tests")  # read from here, write to there
+    (tmp_path / "tests").symlink_to(ROOT / "tests")  # read from here, write to there
     monkeypatch.chdir(tmp_path)
     text = README.read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", text, re.S)
@@ -31,14 +28,12 @@ def test_examples_print_what_the_readme_says(tmp_path, monkeypatch):
 
 
 def test_commands_print_what_the_readme_says(tmp_path, monkeypatch):
-    people = simulate().round(3)
+    people = simulate_patients().round(3)
     people.to_csv(tmp_path / "people.csv", index=False)
-    release = unbin.aggregate(people["cost"], people["county"], bins=6)
-    table = unbin.fitting.summary.to_frame(release.to_columns()["histogram"], "pandas")
-    table.to_csv(tmp_path / "release.csv", index=False)
+    write_release(people, tmp_path / "release.csv")
     monkeypatch.chdir(tmp_path)
     (block,) = re.findall(r"```console\n(.*?)```", README.read_text(encoding="utf-8"), re.S)
     commands = re.findall(r"^\$ unbin (.*)\n((?:(?!\$ ).*\n)*)", block, re.M)
     assert len(commands) == block.count("$ unbin ") >= 2
     for command, expected in commands:
-        assert CliRunner().invoke(app, shlex.split(command)).stdout == expected
+        assert run(*shlex.split(command)).stdout == expected

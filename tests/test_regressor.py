@@ -2,8 +2,6 @@
 
 import copy
 import pickle
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -19,6 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 import unbin
+from tests.helpers.releases import assert_fills_bins, suppressed
 from unbin import AggregatedRegressor
 from unbin._status import Status
 from unbin._watching import watching
@@ -138,26 +137,13 @@ def test_imputed_targets_give_the_release_back(family, loss, cv):
     )
     model = AggregatedRegressor(trees, loss=loss, cv=cv, tol=0.02, random_state=0)
     z = model.fit(people.X, target).impute()
-    table = target.release.histogram
-    for b, name in enumerate(target.release.blocks):
-        inside = np.sort(z[people.blocks == name])
-        bins = slice(table.start[b], table.start[b + 1])
-        rank = np.repeat(np.arange(table.start[b], table.start[b + 1]), table.count[bins])
-        assert (inside >= table.lower[rank] - 1e-12).all()
-        assert (inside <= table.upper[rank] + 1e-12).all()
+    assert_fills_bins(z, people.blocks, target.release, slack=1e-12)
 
 
 def test_suppressed_counts_are_split_at_their_best():
     people, target = problem(n=600, n_blocks=20)
-    table = {k: np.asarray(v) for k, v in target.release.to_columns()["histogram"].items()}
-    hidden = (table["count"] >= 1) & (table["count"] <= 4)
-    assert hidden.any()
-    columns = {
-        "count": np.where(hidden, np.nan, table["count"]),
-        "low": np.where(hidden, 1, np.nan),
-        "high": np.where(hidden, 4, np.nan),
-    }
-    release = unbin.Release.from_histogram(table | columns, count_low="low", count_high="high")
+    release = suppressed(target.release, 1, 4)
+    assert release.histogram.hidden().any()
     model = linear(tol=1e-8, max_iter=2000).fit(people.X, release.align(people.blocks))
     whole = linear(tol=1e-8, max_iter=2000).fit(people.X, target)
     assert model.objective_ <= whole.objective_ + 1e-9  # more targets satisfy it
@@ -312,12 +298,7 @@ def test_copies_hold_no_personal_values():
 
 
 def test_trees_beat_the_glm_on_a_non_linear_truth():
-    folder = Path(__file__).parent.parent / "experiments"
-    if not folder.is_dir():
-        pytest.skip("experiments/ is not part of this copy")
-    sys.path.insert(0, str(folder))
-    import nonlinear
-
+    nonlinear = pytest.importorskip("nonlinear", reason="experiments/ is not part of this copy")
     errors = nonlinear.one_run("squared", seed=0, models=("GLM likelihood", "trees, cv=5"))
     assert errors["trees, cv=5"] < 0.5 * errors["GLM likelihood"]
 

@@ -1,18 +1,10 @@
 """Stored figures are what the code gives: a cheap part of every file in experiments/results."""
 
-import os
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
-EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-if not EXPERIMENTS.is_dir():
-    pytest.skip("experiments/ is not part of this copy", allow_module_level=True)
-sys.path.insert(0, str(EXPERIMENTS))
-
-import first_runs  # noqa: E402
+import first_runs
+from tests.helpers.paths import EXPERIMENTS
 
 STALE = "{} is stale: run its script in experiments/ again, then first_runs.py --store"
 
@@ -29,11 +21,8 @@ def test_stored_figures_are_those_of_the_code(name):
 
 
 @pytest.mark.parametrize("name", list(first_runs.FIRST_OF_REAL))
-def test_stored_figures_of_real_people_are_those_of_the_code(name):
-    folder = os.environ.get("UNBIN_DATA")
-    if not folder or not Path(folder).is_dir():
-        pytest.skip("UNBIN_DATA does not name the folder of the real data")
-    close(name, first_runs.first_run(name, folder))
+def test_stored_figures_of_real_people_are_those_of_the_code(name, real_data):
+    close(name, first_runs.first_run(name, real_data))
 
 
 def close(name, found):

@@ -11,6 +11,7 @@ from scipy.special import comb
 from scipy.stats import multinomial, truncnorm
 
 import unbin
+from tests.helpers.releases import rounded, suppressed
 from unbin.datasets import simulate
 from unbin.exceptions import (
     AlignmentError,
@@ -35,27 +36,6 @@ from unbin.matching.impute import impute
 from unbin.matching.splits import best_split
 from unbin.release.intervals import Rounding, narrow
 
-
-def _columns(release):
-    return {name: np.array(v) for name, v in release.to_columns()["histogram"].items()}
-
-
-def suppressed(release, low=1, high=10):
-    """Hide every count from low to high."""
-    columns = _columns(release)
-    hidden = (columns["count"] >= low) & (columns["count"] <= high)
-    columns["count"] = np.where(hidden, np.nan, columns["count"])
-    columns["low"] = np.where(hidden, low, np.nan)
-    columns["high"] = np.where(hidden, high, np.nan)
-    return unbin.Release.from_histogram(columns, count_low="low", count_high="high")
-
-
-def rounded(release, base=5, rounding="nearest-5"):
-    columns = _columns(release)
-    columns["count"] = base * np.rint(columns["count"] / base)
-    return unbin.Release.from_histogram(columns, rounding=rounding)
-
-
 # -- the split of matching -------------------------------------------------------------------------
 
 
@@ -68,7 +48,7 @@ def test_the_split_is_the_best_of_all(seed, name):
     n_blocks, size = 2, rng.integers(3, 8, 2)
     y = rng.integers(0, 7, size.sum()).astype(float)
     blocks = np.repeat(["a", "b"], size)
-    table = _columns(unbin.aggregate(y, blocks, [-1.0, 1, 3, 6]))
+    table = unbin.aggregate(y, blocks, [-1.0, 1, 3, 6]).to_columns()["histogram"]
     slack = rng.integers(0, 3, (2, len(table["count"])))
     table["low"] = np.maximum(table["count"] - slack[0], 0)
     table["high"] = table["count"] + slack[1]
@@ -385,7 +365,7 @@ def test_narrowing_keeps_every_possible_split():
 
 def test_counts_are_rescaled_on_request_and_it_is_said():
     sim = simulate(1000, 2, 20, random_state=0)
-    columns = _columns(unbin.aggregate(sim.y, sim.blocks, 4))
+    columns = unbin.aggregate(sim.y, sim.blocks, 4).to_columns()["histogram"]
     columns["count"] = columns["count"] * 2
     release = unbin.Release.from_histogram(columns)
     with pytest.raises(AlignmentError, match=r"X has fewer people; .* pass scale=True to rescale"):

@@ -5,12 +5,11 @@ import signal
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import unbin
-from test_cli import simulate as simulate_people
+from tests.helpers.cli import run, write_release
+from tests.helpers.people import simulate_patients
 from unbin._watching import Step, watching
-from unbin.cli import app
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
 from unbin.exceptions import FitInterruptedError, IdentificationWarning
@@ -127,11 +126,9 @@ def test_time_left_follows_the_distance(monkeypatch):
 
 
 def _write_study(folder):
-    people = simulate_people()
+    people = simulate_patients()
     people.drop(columns="cost").to_csv(folder / "people.csv", index=False)
-    release = unbin.aggregate(people["cost"], people["county"], bins=6)
-    table = unbin.fitting.summary.to_frame(release.to_columns()["histogram"], "pandas")
-    table.to_csv(folder / "release.csv", index=False)
+    write_release(people, folder / "release.csv")
 
 
 @pytest.mark.parametrize("begun", [True, False])
@@ -149,7 +146,7 @@ def test_ctrl_c_while_choosing_exits_130(begun, tmp_path, monkeypatch):
     monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
     monkeypatch.chdir(tmp_path)
     command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
-    result = CliRunner().invoke(app, [*command, "--family", "auto", "--output", "out"])
+    result = run(*command, "--family", "auto", "--output", "out")
     assert result.exit_code == 130
     if not begun:
         assert "got no estimate yet" in result.stderr
@@ -173,7 +170,7 @@ def test_ctrl_c_writes_the_last_iterate(tmp_path, monkeypatch):
     monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
     command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, [*command, "--output", "out"])
+    result = run(*command, "--output", "out")
     assert result.exit_code == 130
     assert "stopped after" in result.stderr
     assert "Interrupted: the fit did not converge; its last iterate was kept.\n" in result.stderr

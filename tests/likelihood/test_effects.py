@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import unbin
+from tests.helpers.cases import make_case
+from unbin.datasets import simulate
+from unbin.families import get_family
+from unbin.likelihood import fit_likelihood
+from unbin.likelihood.effects import block_variance, effects_misfit
+from unbin.likelihood.fit import make_problem
+from unbin.likelihood.scoring import score_sums
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import lay_out
+
+
+def case_with_effects(seed, kind, sd=0.4, n_blocks=80, size=60):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_blocks), size)
+    X = 0.8 * rng.normal(size=(len(codes), 2)) + 0.6 * rng.normal(size=(n_blocks, 2))[codes]
+    eta = X @ [0.6, -0.3] + (sd * rng.normal(size=n_blocks))[codes]
+    y = {
+        "gaussian": lambda: eta + rng.normal(size=len(eta)),
+        "poisson": lambda: rng.poisson(np.exp(eta)).astype(float),
+        "binomial": lambda: rng.binomial(20, expit(eta)).astype(float),
+    }[kind]()
+    names = np.char.zfill(codes.astype(str), 3)
+    target = aggregate(y, names, bins=6).align(names)
+    return lay_out(X, target.codes, n_blocks), target.release
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
+def test_effects_of_blocks_are_seen_and_covered(kind):
+    family, sds, scores = get_family(kind, n_trials=20), [], []
+    for seed in range(12):
+        design, release = case_with_effects(seed, kind)
+        fit = fit_likelihood(design, release, family)
+        coef, _ = design.to_coefficients(fit.theta)
+        sds.append(fit.block_sd)
+        error = np.sqrt(np.diag(fit.covariance))[1:3] / design.scale
+        scores.append((coef - [0.6, -0.3]) / error)
+    assert np.mean(sds) == pytest.approx(0.4, abs=0.06)
+    assert 0.6 < np.sqrt(np.mean(np.square(scores))) < 1.4
+
+
+def test_effects_make_the_information_honest(monkeypatch):
+    design, release = case_with_effects(0, "gaussian")
+    family = get_family("gaussian")
+    allowed = fit_likelihood(design, release, family)
+    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 0.0)
+    plain = fit_likelihood(design, release, family)
+    assert plain.block_sd == 0
+    trace = [np.trace(np.linalg.inv(fit.information)) for fit in (plain, allowed)]
+    assert trace[0] < 0.5 * trace[1]
+    assert allowed.misfit / allowed.df > 1.2
+
+
+def test_no_effects_are_seen_where_there_are_none():
+    family, seen = get_family("gaussian"), 0
+    for seed in range(20):
+        case = make_case(seed)
+        fit = fit_likelihood(case.design, case.release, family)
+        seen += fit.block_sd > 0
+        assert fit.block_sd < 0.3
+    assert seen <= 4
+
+
+def test_the_rank_one_correction_equals_the_whole_covariance():
+    design, release = case_with_effects(1, "gaussian", n_blocks=8, size=30)
+    problem = make_problem(design, release, get_family("gaussian"))
+    free = np.array([0.0, 0.5, -0.2, 0.0])
+    sums = score_sums(problem, free, np.zeros(4))
+    along = score_sums(problem, free, np.zeros(4)).block_hold
+    assert (along > 0).all()
+    # the intercept's column of D is the shift of the block
+    np.testing.assert_allclose(sums.block_pull, sums.block_scores[:, 0], rtol=1e-8)
+    np.testing.assert_allclose(sums.block_hold.sum(), sums.information[0, 0], rtol=1e-8)
+    variance = 0.3
+    left = sums.block_misfit.sum() - effects_misfit(sums, variance)
+    pull, hold = sums.block_pull, sums.block_hold
+    expected = sums.block_misfit - variance * pull**2 / (1 + variance * hold)
+    assert left == pytest.approx(expected.sum())
+
+
+def test_the_variance_solves_its_equation():
+    design, release = case_with_effects(2, "gaussian")
+    problem = make_problem(design, release, get_family("gaussian"))
+    sums = score_sums(problem, np.array([0.0, 0.6, -0.3, 0.0]), np.zeros(4))
+    variance = block_variance(sums, np.zeros(4), 3)
+    hold = sums.block_hold
+    assert (sums.block_pull**2 / (hold + variance * hold**2)).sum() == pytest.approx(77)
+
+
+def test_a_ridge_is_not_taken_for_effects():
+    case, family = make_case(1), get_family("gaussian")
+    assert fit_likelihood(case.design, case.release, family).block_sd == 0
+    assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
+
+
+def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
+    people = simulate(2000, 3, 40, random_state=0)
+    target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)
+    without = unbin.AggregatedGLM().fit(people.X, target)
+    # with effects this large scoring ends where the score is 0 because nothing depends on anything
+    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 100.0)
+    model = unbin.AggregatedGLM().fit(people.X, target)
+    assert model.objective_ < without.objective_ + 1
+
+
+def test_the_intercept_is_that_of_the_average_person():
+    """Large blocks that differ from small ones move it; slopes are not concerned."""
+    rng = np.random.default_rng(5)
+    size = np.where(np.arange(80) < 60, 20, 200)
+    codes = np.repeat(np.arange(80), size)
+    level = np.where(size == 200, 1.0, 0.0)[codes]  # an effect of large blocks
+    X = rng.normal(size=(len(codes), 2)) + rng.normal(size=(80, 2))[codes]
+    y = X @ [1.0, -0.5] + level + rng.normal(size=len(codes))
+    target = unbin.aggregate(y, codes, 8).align(codes)
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert model.block_sd_ > 0.2
+    assert model.predict(X).mean() == pytest.approx(y.mean(), abs=0.05)
+    np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.1)
+    ordinal = unbin.AggregatedGLM("ordinal").fit(X, target)
+    assert ordinal.predict(X).mean() == pytest.approx(y.mean(), abs=0.1)

@@ -1,0 +1,257 @@
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tests.helpers.cases import make_case
+from unbin.families import get_family
+from unbin.likelihood.composite import composite_sums
+from unbin.likelihood.fit import make_problem, ridge_penalty
+from unbin.likelihood.moments import PublishedMeans, accumulate, block_moments
+from unbin.likelihood.scoring import score_blocks, score_sums, solve_scaled
+from unbin.likelihood.start import starting_point
+from unbin.release import Release
+from unbin.release.aggregation import aggregate
+from unbin.rows.design import lay_out
+
+
+def family_of(kind):
+    return get_family(kind, n_trials=20)
+
+
+KINDS = ["gaussian", "poisson", "binomial", "ordinal"]
+
+
+def whole(problem, free):
+    parts = list(block_moments(problem, free))
+    return (
+        np.concatenate([part.mean for part in parts]),
+        np.concatenate([part.derivative for part in parts]),
+        np.concatenate([part.covariance for part in parts]),
+    )
+
+
+def problem_of(kind, seed=0, **settings):
+    case = make_case(seed, kind=kind, n_blocks=12, size=30, d=3, bins=5, **settings)
+    problem = make_problem(case.design, case.release, family_of(kind))
+    rng = np.random.default_rng(seed)
+    free = starting_point(problem)
+    return problem, free + 0.1 * rng.normal(size=len(free))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_moments_equal_sums_over_people(kind):
+    problem, free = problem_of(kind)
+    mean, _, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    start = problem.design.start
+    for b in range(len(start) - 1):
+        eta = problem.design.rows.eta(theta, slice(start[b], start[b + 1]))
+        q = problem.family.bins(eta, problem.counts.lower, problem.counts.upper, nuisance)
+        q = q.probability
+        np.testing.assert_allclose(mean[b], q.sum(axis=0), rtol=1e-12)
+        expected = sum(np.diag(row) - np.outer(row, row) for row in q)
+        np.testing.assert_allclose(covariance[b], expected, atol=1e-11)
+    np.testing.assert_allclose(mean.sum(axis=1), problem.counts.n, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_derivatives_are_numeric_derivatives(kind):
+    problem, free = problem_of(kind)
+    _, derivative, _ = whole(problem, free)
+    for j in range(len(free)):
+        step = np.zeros(len(free))
+        step[j] = 1e-5
+        numeric = (whole(problem, free + step)[0] - whole(problem, free - step)[0]) / 2e-5
+        np.testing.assert_allclose(derivative[:, :, j], numeric, atol=2e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_composite_gradient_is_numeric_gradient(kind):
+    problem, free = problem_of(kind)
+    penalty = ridge_penalty(problem, 0.1)
+    gradient = composite_sums(problem, free, penalty).gradient
+    for j in range(len(free)):
+        step = np.zeros(len(free))
+        step[j] = 1e-5
+        up, down = (composite_sums(problem, free + s * step, penalty).objective for s in (1, -1))
+        assert gradient[j] == pytest.approx((up - down) / 2e-5, abs=2e-4)
+
+
+def test_expectation_and_covariance_equal_enumeration():
+    rng = np.random.default_rng(3)
+    codes = np.repeat(["a", "b"], [4, 5])
+    X = rng.normal(size=(9, 1))
+    release = aggregate(rng.poisson(1.0, 9), codes, bins=[-0.5, 0.5, 1.5, np.inf])
+    case_design = make_design(X, release, codes)
+    problem = make_problem(case_design, release.align(codes).release, family_of("poisson"))
+    free = np.array([0.2, 0.5])
+    mean, _, covariance = whole(problem, free)
+    for b, rows in enumerate((slice(0, 4), slice(4, 9))):
+        eta = problem.design.rows.eta(free, rows)
+        edges = problem.counts.lower, problem.counts.upper
+        q = problem.family.bins(eta, *edges, np.zeros(0)).probability
+        n_bins = q.shape[1]
+        total, square = np.zeros(n_bins), np.zeros((n_bins, n_bins))
+        for bins in product(range(n_bins), repeat=len(eta)):
+            chance = np.prod(q[np.arange(len(eta)), bins])
+            count = np.bincount(bins, minlength=n_bins)
+            total += chance * count
+            square += chance * np.outer(count, count)
+        np.testing.assert_allclose(mean[b], total, rtol=1e-10)
+        np.testing.assert_allclose(covariance[b], square - np.outer(total, total), atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
+def test_totals_are_averaged_over_the_effects_of_blocks(kind):
+    """Bins and total of each person, at an effect of ± one standard deviation."""
+    problem, free = problem_of(kind)
+    family, sd = problem.family, 0.6
+    means = np.zeros(len(problem.counts.n))
+    problem = replace(problem, means=PublishedMeans(means, 2.0), block_variance=sd**2)
+    mean, derivative, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    rows = slice(0, problem.design.start[1])
+    eta = problem.design.rows.eta(theta, rows)
+    edges = problem.counts.lower, problem.counts.upper
+    total, square = 0.0, 0.0
+    for at in (eta + sd, eta - sd):
+        q = family.bins(at, *edges, nuisance).probability
+        y = family.inverse_link(at)
+        within = family.bin_means(at, *edges, nuisance)
+        total = total + 0.5 * np.column_stack([q, y / 2.0])
+        product_of = np.zeros((len(eta), q.shape[1] + 1, q.shape[1] + 1))
+        k = np.arange(q.shape[1])
+        product_of[:, k, k] = q
+        product_of[:, :-1, -1] = product_of[:, -1, :-1] = q * within / 2.0
+        product_of[:, -1, -1] = (family.variance(at, nuisance) + y**2) / 4.0
+        square = square + 0.5 * product_of
+    expected = (square - total[:, :, None] * total[:, None, :]).sum(axis=0)
+    np.testing.assert_allclose(mean[0], total.sum(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(covariance[0], expected, atol=1e-8)
+    step = np.zeros(len(free))
+    step[1] = 1e-5
+    numeric = (whole(problem, free + step)[0] - whole(problem, free - step)[0]) / 2e-5
+    np.testing.assert_allclose(derivative[:, :, 1], numeric, atol=2e-6)
+
+
+def make_design(X, release, codes):
+    return lay_out(X, release.align(codes).codes, len(release))
+
+
+def test_pieces_of_a_large_block_add_up():
+    case = make_case(0, n_blocks=2, size=40_000, d=2, bins=4)
+    problem = make_problem(case.design, case.release, family_of("gaussian"))
+    free = np.array([0.3, 1.0, -0.5, 0.0])
+    mean, derivative, covariance = whole(problem, free)
+    theta, nuisance = problem.coordinates.split(free)
+    rows = slice(0, 40_000)
+    edges = problem.counts.lower, problem.counts.upper
+    model = problem.family.bins(problem.design.rows.eta(theta, rows), *edges, nuisance)
+    np.testing.assert_allclose(mean[0], model.probability.sum(axis=0))
+    np.testing.assert_allclose(
+        derivative[0, :, 1:3], model.d_eta.T @ problem.design.rows.matrix[rows], atol=1e-8
+    )
+    cross = np.diag(mean[0]) - model.probability.T @ model.probability
+    np.testing.assert_allclose(covariance[0], cross, atol=1e-7)
+
+
+def test_different_bins_give_the_same_moments_as_shared_ones():
+    case = make_case(1, n_blocks=6, size=40, d=2, bins=5)
+    shared = make_problem(case.design, case.release, family_of("gaussian"))
+    table = case.release.to_columns()["histogram"]
+    extra = {k: np.array(v) for k, v in table.items()}
+    # split the middle bin of the last block in two: the grid is no longer common
+    last = np.flatnonzero(extra["block"] == extra["block"][-1])[2]
+    mid = 0.5 * (extra["lower"][last] + extra["upper"][last])
+    half = extra["count"][last] // 2
+    split = {
+        "block": np.append(extra["block"], extra["block"][last]),
+        "lower": np.append(extra["lower"], mid),
+        "upper": np.append(extra["upper"], extra["upper"][last]),
+        "count": np.append(extra["count"], extra["count"][last] - half),
+    }
+    split["upper"][last], split["count"][last] = mid, half
+    release = Release.from_histogram(split)
+    ragged = make_problem(case.design, release, family_of("gaussian"))
+    assert shared.counts.shared
+    assert not ragged.counts.shared
+    free = np.array([0.3, 1.0, -0.5, 0.1])
+    penalty = np.zeros(4)
+    a, b = score_sums(shared, free, penalty), score_sums(ragged, free, penalty)
+    np.testing.assert_allclose(a.block_scores[:-1], b.block_scores[:-1], rtol=1e-8)
+    np.testing.assert_allclose(a.block_misfit[:-1], b.block_misfit[:-1], rtol=1e-8)
+    assert b.block_df[-1] == pytest.approx(a.block_df[-1] + 1, abs=1e-3)
+
+
+@pytest.mark.parametrize("hidden", [0, 2])
+@pytest.mark.parametrize("variance", [0.0, 0.3])
+def test_scores_of_blocks_equal_solves_without_the_reference(hidden, variance):
+    rng = np.random.default_rng(0)
+    n_blocks, size, p = 7, 4, 3
+    q = rng.dirichlet(np.ones(size), size=(n_blocks, 30))
+    covariance = np.array([np.diag(x.sum(axis=0)) - x.T @ x for x in q])
+    derivative, shift = rng.normal(size=(n_blocks, size, p)), rng.normal(size=(n_blocks, size))
+    root, residual = rng.normal(size=(n_blocks, size, hidden)), rng.normal(size=(n_blocks, size))
+    covariance[-1] += np.eye(size)  # noise: no statistic can be derived, none is left out
+    reference, used = rng.integers(0, size, n_blocks), rng.random((n_blocks, size)) < 0.9
+    reference[-1] = -1
+    information, lost, scores, along, each = score_blocks(
+        covariance, derivative, shift, root, residual, reference, used, variance
+    )
+    expected_information, expected_lost = np.zeros((p, p)), np.zeros((p, p))
+    for b in range(n_blocks):
+        keep = [k for k in range(size) if k != reference[b] and used[b, k]]
+        inverse = np.linalg.inv(covariance[b][np.ix_(keep, keep)] + 1e-6 * np.eye(len(keep)))
+        d, e, r, v = derivative[b, keep], shift[b, keep], residual[b, keep], root[b, keep]
+        np.testing.assert_allclose(scores[b], d.T @ inverse @ r, rtol=1e-6)
+        np.testing.assert_allclose(along[b], d.T @ inverse @ e, rtol=1e-6)
+        hold = e @ inverse @ e
+        by_hidden = d.T @ inverse @ v, e @ inverse @ v
+        df = len(keep) - np.trace(v.T @ inverse @ v)
+        wanted = [r @ inverse @ r, df, e @ inverse @ r, hold, (by_hidden[1] ** 2).sum()]
+        np.testing.assert_allclose(each[:, b], wanted, rtol=1e-4, atol=1e-3)
+        expected_information += d.T @ inverse @ d
+        share = variance / (1 + variance * hold)
+        taken = by_hidden[0] - share * np.outer(along[b], by_hidden[1])
+        expected_lost += taken @ taken.T
+    np.testing.assert_allclose(information, expected_information, rtol=1e-6)
+    np.testing.assert_allclose(lost, expected_lost, rtol=1e-5, atol=1e-9)
+
+
+def test_solving_ignores_columns_that_carry_nothing():
+    matrix = np.diag([4.0, 1e-30, 2.0])
+    np.testing.assert_allclose(solve_scaled(matrix, np.array([4.0, 1.0, 2.0])), [1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n_bins", "total", "d", "m"), [(5, 0, 4, 1), (2, 1, 11, 0), (7, 1, 1, 2)])
+def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
+    """Blocks of 1 to 600 people; the piece begins within a block and ends within another."""
+    rng = np.random.default_rng(0)
+    start = np.concatenate([[0], np.cumsum([30, 1, 7, 8, 600, 255, 256, 257, 3, 50])])
+    row, size = 20, n_bins + total
+    n = start[-1] - 10 - row
+    q, d_eta = np.asarray(rng.normal(size=(2, n, size)))
+    q, d_eta = np.asarray(q, order=order), np.asarray(d_eta, order=order)
+    d_nuisance, extra = rng.normal(size=(m, n, size)), rng.normal(size=(n, size))
+    X = np.asfortranarray(rng.normal(size=(start[-1], d)))
+    mean, slopes = np.zeros((10, size)), np.zeros((10, size, 1 + d + m))
+    cross = np.zeros((10, size, size))
+    accumulate(
+        q, d_eta, d_nuisance, extra, X.T, row, start, mean, slopes, cross, True, n_bins
+    )  # fmt: skip
+    block = np.searchsorted(start, np.arange(row, row + n), side="right") - 1
+    for b in range(10):
+        here = block == b
+        x = np.column_stack([np.ones(here.sum()), X[row : row + n][here]])
+        np.testing.assert_allclose(mean[b], q[here].sum(axis=0), atol=1e-11)
+        np.testing.assert_allclose(slopes[b, :, : 1 + d], d_eta[here].T @ x, atol=1e-11)
+        np.testing.assert_allclose(
+            slopes[b, :, 1 + d :], d_nuisance[:, here].sum(axis=1).T, atol=1e-11
+        )
+        bins = q[here][:, :n_bins]
+        np.testing.assert_allclose(cross[b, :n_bins, :n_bins], -bins.T @ bins, atol=1e-11)
+        if total:
+            np.testing.assert_allclose(cross[b, n_bins], extra[here].sum(axis=0), atol=1e-11)

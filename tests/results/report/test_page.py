@@ -1,0 +1,288 @@
+"""The report shows the fit, and nothing that it must not."""
+
+import dataclasses
+import re
+import warnings
+from datetime import datetime
+from xml.etree import ElementTree
+
+import matplotlib as mpl
+import numpy as np
+import pandas as pd
+import pytest
+
+import unbin
+from tests.helpers.pages import Page, table, text_of
+from unbin._io import write_texts
+from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.results.report import render_report, write_report
+
+
+@pytest.fixture(scope="module")
+def html(study):
+    return render_report(
+        study.model,
+        title="<b>Stays</b> & $costs$",
+        oracle=study.oracle,
+        command='unbin fit "a b.csv" <release>',
+        inputs={"people <1>.csv": "sha256:0123"},
+        created=datetime(2026, 1, 2, 3, 4, 5),
+    )
+
+
+def test_every_section_is_there(html):
+    assert html.startswith("<!DOCTYPE html>\n")
+    assert re.findall(r"<h2>(.*?)</h2>", html) == [
+        "How to read this",
+        "What was published",
+        "Coefficients",
+        "What the table can tell",
+        "Published against fitted",
+        "Convergence",
+        "How this page was made",
+    ]
+    words = text_of(html)
+    assert "2026-01-02T03:04:05" in words
+    assert 'unbin fit "a b.csv" <release>' in words
+    assert "sha256:0123" in words
+    for name in ("unbin 0.", "numpy ", "scipy ", "Python 3."):
+        assert name in words
+
+
+def test_it_says_what_the_model_says(html, study):
+    words = text_of(html)
+    for sentence in study.model.diagnostics_.sentences():
+        assert " ".join(sentence.split()) in words
+    assert study.model.status_.value in words
+    assert "The release holds" in words
+
+
+def test_the_coefficients_are_in_the_table(html, study):
+    head, *rows = table(html, "Table of coefficients")
+    assert head[-2:] == ["held", "oracle"]
+    assert [row[1] for row in rows] == [
+        f"{value:.4g}" for value in (study.model.intercept_, *study.model.coef_)
+    ]
+    assert [row[2] for row in rows[1:]] == [f"{se:.4g}" for se in study.model.standard_errors_]
+    low, high = study.model.conf_int()[0]
+    assert rows[1][3] == f"{low:.4g} to {high:.4g}"
+    assert [row[6] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
+    assert rows[0][5] == "–"
+    assert rows[1][5] == f"{100 * study.model.diagnostics_.efficiency[0]:.2g} %"
+
+
+def test_it_needs_nothing_and_runs_nothing(html):
+    csp = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+    assert f'<meta http-equiv="Content-Security-Policy" content="{csp}">' in html
+    assert "<script" not in html.lower()
+    page = Page(html)
+    assert not page.tags & {"script", "iframe", "object", "embed", "img", "foreignobject", "a"}
+    assert not [name for name, _ in page.attributes if name.startswith("on")]
+    for name, value in page.attributes:
+        if name in ("href", "src", "xlink:href"):
+            assert value.startswith(("#", "data:,"))
+        assert "url(" not in (value or "") or "url(#" in value
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "@import" not in html
+
+
+def test_pictures_are_whole_and_their_ids_unique(html):
+    pictures = re.findall(r"<svg.*?</svg>", html, re.S)
+    assert len(pictures) > 5
+    page = Page(html)
+    assert len(set(page.ids)) == len(page.ids)
+    known = set(page.ids)
+    for picture in pictures:
+        root = ElementTree.fromstring(picture)
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+        assert root.get("viewBox").startswith("0 0 ")
+    used = re.findall(r'href="#([^"]+)"', html) + re.findall(r"url\(#([^)]+)\)", html)
+    assert used
+    assert set(used) <= known
+
+
+def test_hostile_names_are_text(html, study):
+    page = Page(html)
+    for name in study.X.columns:
+        assert any(name.strip() in text for text in page.text)  # in full, in the table
+        assert any(text.startswith(name[:15]) for text in page.text)  # in pictures
+    assert "<b>Stays</b> & $costs$" in page.text
+    assert "b" not in page.tags
+    assert ("onload", "x") not in page.attributes
+
+
+def test_small_blocks_and_counts_are_masked(html, study):
+    published = study.model.published_
+    labels = re.findall(r'aria-label="Block ([^"]*?): published', html.replace("&quot;", "'"))
+    assert labels
+    small = [str(name) for name, n in zip(published.blocks, published.n, strict=True) if n < 11]
+    assert len(small) == 2
+    words = text_of(html)
+    for name in small:
+        assert name not in words
+        assert f"Block {name.split()[0]} " not in " ".join(labels)
+    assert "(6)" not in words
+    assert "(7)" not in words
+    assert "(<11)" in words
+    assert "blocks whose counts are too small left out" in words
+
+
+def test_no_bar_tells_a_small_count(study, monkeypatch):
+    from unbin import plots
+
+    drawn = []
+    real = plots.histogram
+
+    def watch(*args, **kwargs):
+        drawn.append(real(*args, **kwargs))
+        return drawn[-1]
+
+    monkeypatch.setattr(plots, "histogram", watch)
+    render_report(study.model, title="")
+    assert len(drawn) > 12
+    for ax in drawn:
+        (bars,) = [each for each in ax.containers if each.get_label() == "published"]
+        assert min(bar.get_height() for bar in bars) >= 11
+        assert "(6)" not in ax.get_title()
+
+
+def test_imputed_values_are_not_in_it(html, study):
+    for value in study.model.impute()[:200]:
+        assert f"{value:.6g}" not in html
+
+
+def test_the_same_fit_gives_the_same_page(html, study):
+    again = [render_report(study.model, title="t", oracle=study.oracle) for _ in range(2)]
+    assert again[0] == again[1]
+    with mpl.rc_context({"font.size": 30, "axes.facecolor": "black", "svg.fonttype": "path"}):
+        assert render_report(study.model, title="t", oracle=study.oracle) == again[0]
+        assert mpl.rcParams["font.size"] == 30
+
+
+def test_a_matching_fit_has_a_report_without_intervals(study):
+    html = render_report(study.matching, title="m", oracle=study.oracle.coef_)
+    _, *rows = table(html, "Table of coefficients")
+    assert [row[1] for row in rows[1:]] == [f"{value:.4g}" for value in study.matching.coef_]
+    assert [row[2] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
+    assert {len(row) for row in rows} == {3}
+    words = text_of(html)
+    assert "Matching has no intervals, and it takes noise for signal" in words
+    assert "Matching keeps no counts to draw." in words
+    assert study.matching.status_.value in words
+
+
+def test_an_observed_fit_has_a_report(study):
+    html = render_report(study.oracle, title="o")
+    words = text_of(html)
+    assert "Every outcome was known" in words
+    assert "What was published" not in words
+    assert "The coefficients can" not in words
+    _, *rows = table(html, "Table of coefficients")
+    assert [row[1] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
+
+
+def test_scores_of_the_families_tried(study):
+    model = unbin.AggregatedGLM(family="auto", alpha="auto")
+    model.fit(study.X, study.release.align(study.blocks))
+    html = render_report(model, title="auto")
+    _, *rows = table(html, "Held-out scores")
+    selection = model.selection_
+    assert {row[0] for row in rows} == set(selection.family)
+    assert rows[0][3:] == [f"{selection.score.max():.4f}", "best"]
+    part = html[html.index("class=chosen") :]
+    assert f">{model.family_}<" in part[:80]
+    assert f"<td>{model.alpha_:.3g}</td>" in part[:120]
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_a_release_that_cannot_tell_is_said_first():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"日本語 🙂": rng.normal(size=9), "a\x00b": rng.normal(size=9)})
+    target = unbin.aggregate(rng.normal(size=9), bins=3).align(np.repeat("all", 9))
+    model = unbin.AggregatedGLM().fit(X, target)
+    html = render_report(model, title="few")
+    words = text_of(html)
+    assert "verdict doubt" in html
+    assert "The coefficients cannot be relied on." in words
+    assert "No block has counts of 11 people or more, so none is drawn." in words
+    assert "People <11" in words
+    assert "日本語 🙂" in words
+
+
+def test_contextual_effects_are_in_the_table(study):
+    model = unbin.AggregatedGLM(contextual=True, alpha=0.01)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentificationWarning)
+        model.fit(study.X, study.release.align(study.blocks))
+    _, *rows = table(render_report(model, title=""), "Table of coefficients")
+    values = (model.intercept_, *model.coef_, *model.contextual_coef_)
+    assert [row[1] for row in rows] == [f"{value:.4g}" for value in values]
+    assert rows[-1][0].startswith("block mean of")
+    assert [row[5] for row in rows[5:]] == ["–"] * 4
+
+
+def test_one_target_at_a_time(study):
+    target = study.release.align(study.blocks)
+    several = unbin.AggregatedGLM().fit(study.X, [target, target])
+    with pytest.raises(ParameterError, match="report: needs a model of one target"):
+        render_report(several, title="")
+    with pytest.raises(ParameterError, match="oracle: must have the 4 coefficients"):
+        render_report(study.model, title="", oracle=[1.0])
+
+
+def test_a_page_is_written_whole_or_not_at_all(tmp_path):
+    goal = tmp_path / "report.html"
+    write_report(goal, "<p>é</p>")
+    assert goal.read_bytes() == "<p>é</p>".encode()
+    with pytest.raises(ParameterError, match=r"^html: must be of class str, got NoneType"):
+        write_report(goal, None)
+    with pytest.raises(TypeError):
+        write_texts({goal: None})
+    assert goal.read_text(encoding="utf-8") == "<p>é</p>"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_block_is_left_out_where_its_size_would_tell_that_of_a_small_one():
+    rng = np.random.default_rng(0)
+    size = np.array([6, *np.arange(200, 310, 10)])  # 11 blocks, all of which could be drawn
+    codes = np.repeat(np.arange(12), size)
+    blocks = np.array([f"block {k:02d}" for k in codes])
+    X = rng.normal(size=(len(codes), 1)) + rng.normal(size=(12, 1))[codes]
+    y = X[:, 0] + rng.normal(size=len(codes))
+    target = unbin.aggregate(y, blocks, bins=3).align(blocks)
+    words = text_of(render_report(unbin.AggregatedGLM().fit(X, target), title=""))
+    assert (
+        "10 of 12 blocks, the largest first. 2 blocks whose counts are too small left out." in words
+    )
+    assert "block 00" not in words
+    assert "block 11" not in words  # its people would leave 6 for the other
+    assert "block 01 (200)" in words
+
+
+def test_a_public_table_is_shown_whole(study):
+    html = render_report(study.model, title="", public=True)
+    words = text_of(html)
+    assert "The table is public, so nothing is masked." in words
+    assert "<11" not in words
+    assert "too few people" not in words
+    assert "All blocks: published and fitted" in html
+    assert render_report(study.model, title="", public=False) == render_report(
+        study.model, title=""
+    )
+    release = dataclasses.replace(study.release, public=True)
+    model = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks))
+    assert model.published_.public
+    assert "<11" not in text_of(render_report(model, title=""))
+    assert "(<11)" in text_of(render_report(model, title="", public=False))
+    with pytest.raises(ParameterError, match="public: must be a bool, got 'yes'"):
+        render_report(model, title="", public="yes")
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_few_people_of_a_public_table_are_counted():
+    rng = np.random.default_rng(0)
+    release = dataclasses.replace(unbin.aggregate(rng.normal(size=9), bins=3), public=True)
+    model = unbin.AggregatedGLM().fit(rng.normal(size=(9, 1)), release.align(["all"] * 9))
+    assert "People 9" in text_of(render_report(model, title=""))
