@@ -1,15 +1,17 @@
-"""Does the outcome go with the features at all? Tests by permutation (the paper's section 4.1).
+"""Permutation tests of association between the outcome and the features.
+
+The paper's Figure 1 (its Section 3.1) shows such a test. There are four kinds here:
 
 - ``"error"``, when the individual targets are known: the fit depends on a block's targets only
   through its table, which a permutation of the targets within blocks leaves as it is. So the error
   of the recovered means is compared with its errors against targets permuted within blocks: an
   exact test without a single refit.
-- ``"block-means"``, from the release alone: whole tables are dealt out anew among blocks of like
+- ``"block-means"``, from the release alone: whole tables are permuted among blocks of similar
   size, and the R² of the regression of block means on block means is compared.
-- ``"refit"``, from the release alone: the same deals, but the whole model is fitted to each.
+- ``"refit"``, from the release alone: the same permutations, with the whole model fitted to each.
 - ``"paper"`` reads the paper's figure literally: the distance between the model's own imputed
   targets and its means, against fits to permuted individual targets. The imputed targets were
-  chosen to lie near the means, so it rejects always, relationship or none. It is here to reproduce
+  chosen to lie near the means, so it always rejects, relationship or none. It is here to reproduce
   the figure, not to test with.
 """
 

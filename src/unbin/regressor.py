@@ -43,7 +43,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Fit any scikit-learn regressor to a target that was only published as a table.
 
     The paper's alternation with ``estimator`` as its model: fit it to imputed targets z, predict,
-    impute the z nearest to the predictions that satisfy the release (Lemma 4), and repeat until
+    impute the z nearest to the predictions that satisfy the release (Lemma 3), and repeat until
     the objective D(z || predictions) / n stops falling.
 
     Parameters

@@ -1,4 +1,4 @@
-"""The paper's objective, with the targets at their best or held fixed.
+"""The paper's objective (its equation 1), with the targets at their best or held fixed.
 
     F(theta) = min over z satisfying the release of D(z || mean(theta)) / n + ridge
 
