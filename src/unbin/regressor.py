@@ -93,6 +93,12 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     splines of the features it is non-linear too). A saved or copied model does not hold z, but a
     learner that memorises its targets, such as nearest neighbours, holds them inside itself.
 
+    References
+    ----------
+    Bhowmik, A., Ghosh, J. and Koyejo, O. (2015). Generalized linear models for aggregated data.
+    *Proceedings of the 18th International Conference on Artificial Intelligence and Statistics
+    (AISTATS)*, 93-101.
+
     Examples
     --------
     >>> import numpy as np, unbin
