@@ -1,7 +1,7 @@
-"""How far one fit walks: the files and functions of unbin that a likelihood fit goes through.
+"""The call path of one fit: the files and functions of unbin that a likelihood fit goes through.
 
-Functions are listed in the order in which they are first called; a switch is one that lies in another
-file than the one before it. ``--list`` prints the walk itself.
+Functions are listed in the order in which they are first called; a switch is one that lies in
+another file than the one before it. ``--list`` prints the path itself.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class Objective:
         return np.asarray(gram + np.diag(self.ridge))
 
     def null_divergence(self) -> float:
-        """Return about D(z || average z) / n: what there is to explain."""
+        """Return about D(z || average z) / n, the divergence of a model without slopes."""
         if self.bounds is None:
             assert self.z is not None
             values, weight = self.z, np.ones(len(self.z))

@@ -312,7 +312,7 @@ def check_order(table: OrderStatistics, names: TextArray) -> None:
     """Raise unless the ranks of a tidy table increase with its values.
 
     Ranks are compared with ranks and quantiles with quantiles: before the people of a block are
-    known, nothing tells which of a rank and a quantile is the larger.
+    known, it is not known which of a rank and a quantile is the larger.
     """
     block = block_of_rows(table.start)
     for kind, rows, position in (
