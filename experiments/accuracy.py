@@ -4,9 +4,10 @@
 
 20,000 people in 500 blocks of unequal size; eight features, four binary and four normal, of whose
 variance 5 % lies between blocks; the features explain half of the target's variance; five bins at
-the pooled quantiles. Test error is the mean squared error on fresh people of the same law, over
-that of the ordinary GLM fitted to the individual targets (the oracle). A poisson target comes with
-four typical means: the smaller, the longer the tail of means that explains half of the variance.
+the pooled quantiles. Test error is the mean squared error on new people of the same distribution,
+over that of the ordinary GLM fitted to the individual targets (the oracle). A poisson target comes
+with four typical means: the smaller, the longer the tail of means that explains half of the
+variance.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CASES = (  # family, eta of the average person
 
 
 class Law:
-    """The law of people: blocks, features and slopes drawn once per data set."""
+    """The distribution of people: blocks, features and slopes drawn once per data set."""
 
     def __init__(self, family: str, level: float, rng: np.random.Generator) -> None:
         self.family, self.level, self.rng = family, level, rng

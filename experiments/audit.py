@@ -3,10 +3,10 @@
     python experiments/audit.py                        simulated people
     UNBIN_DATA=folder python experiments/audit.py      and Medicare amounts, and hospital charges
 
-Claims: where the features tell nothing within blocks, the gain of 5 % of the audits exceeds its
-95 % point of chance, whether blocks differ or not, and 0 lies in its interval; without noise the
-gain rises to nearly 1 with the bins; on real people it is what the tables show. Stores
-results/audit_chance.csv, audit_simulated.csv, audit_protections.csv, audit_synpuf.csv and
+Claims: where the features are unrelated to the target within blocks, the gain exceeds its 95 %
+point of chance in 5 % of the audits, whether blocks differ or not, and 0 lies in its interval;
+without noise the gain rises to nearly 1 with the bins; on real people it is what the tables show.
+Stores results/audit_chance.csv, audit_simulated.csv, audit_protections.csv, audit_synpuf.csv and
 audit_sparcs.csv.
 """
 
@@ -44,7 +44,7 @@ PROTECTIONS = (
 
 
 def unrelated(seed: int, effect: float, **settings) -> unbin.disclosure.Audit:
-    """Audit a table whose features tell nothing: 2,000 people in 100 blocks, three features.
+    """Audit a table with unrelated features: 2,000 people in 100 blocks, three features.
 
     The features differ between blocks, and the target by a block effect that none of them knows.
     """
@@ -107,7 +107,7 @@ def table_rows(audit: unbin.disclosure.Audit) -> list[dict]:
 
 
 def simulated() -> list[dict]:
-    """Audit people without noise, and people whose features tell nothing."""
+    """Audit people without noise, and people whose features are unrelated to the target."""
     return [
         {"who": name} | row
         for name in SIMULATED

@@ -1,4 +1,4 @@
-"""Contextual effects bias the slopes; contextual=True mends them, and its test sees them.
+"""Contextual effects bias the slopes; contextual=True removes the bias, and its test detects it.
 
     python experiments/ecological_bias.py
 
@@ -9,7 +9,7 @@ in the rows "no"), noise of standard deviation 1, eight bins at the pooled quant
 with contextual=False and contextual=True, and the share of data sets in which the test of "no
 contextual effects" rejects at 5 %. "between" is the regression of block means of the target on
 block means of the features, over the truth: what the usual ecological study would report. Gaussian
-fits to normal noise and ordinal fits, which need not know the law of the target, to logistic noise.
+fits to normal noise and ordinal fits, which leave the shape of the target free, to logistic noise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def block_means(columns: np.ndarray, codes: np.ndarray) -> np.ndarray:
 
 
 def one_run(family: str, n_blocks: int, size: int, effect: float, seed: int) -> np.ndarray:
-    """Return slopes over the truth, between blocks, naive and mended; and if the test rejects."""
+    """Return slopes over the truth, between blocks, naive, corrected; and if the test rejects."""
     X, y, codes = people(n_blocks, size, effect, NOISE[family], np.random.default_rng(seed))
     blocks = common.block_names(codes)
     columns = np.column_stack([np.ones(n_blocks), block_means(X, codes)])

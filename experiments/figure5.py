@@ -6,7 +6,7 @@ New York inpatients (SPARCS 2020, musculoskeletal) stand in for the paper's Texa
 under a use agreement. Features as in the paper: log length of stay, sex, race (three dummies).
 Charges as
 
-- log charges, Poisson by matching: the paper, word by word;
+- log charges, Poisson by matching: the paper taken literally;
 - charges in units of $1,000, rounded, Poisson by matching and likelihood (up to 10 bins, for time);
 - log charges, Gaussian by matching and likelihood, ordinal by likelihood.
 

@@ -1,4 +1,4 @@
-"""One block cannot tell the slopes, and the fit says so; twenty blocks of the same people can.
+"""One block does not identify the slopes, and the fit says so; twenty blocks of the same people do.
 
     python experiments/identification.py
 

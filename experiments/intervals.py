@@ -3,8 +3,8 @@
     python experiments/intervals.py
 
 100 blocks of 50 people, three features shifted by block, slopes (0.5, -0.3, 0.2). "effects": every
-block has a normal effect of standard deviation 0.2 on the linear predictor, of which the fit is
-told nothing. An ordinal target is a latent logistic variable cut at four thresholds. The figure is
+block has a normal effect of standard deviation 0.2 on the linear predictor, of which the fit
+knows nothing. An ordinal target is a latent logistic variable cut at four thresholds. The figure is
 the share of intervals, over data sets and slopes, that hold the truth.
 """
 

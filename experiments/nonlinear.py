@@ -1,4 +1,4 @@
-"""Non-linear models by the paper's alternation, which it only announces.
+"""Non-linear models by the paper's alternation, which it leaves to future work.
 
     python experiments/nonlinear.py
 

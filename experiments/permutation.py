@@ -2,9 +2,9 @@
 
     python experiments/permutation.py
 
-Claim: where nothing goes with the features each test rejects in 3 to 7 % of the data sets at the
-5 % level, and it finds a relationship that is there. The literal reading of the paper's figure
-rejects always and is shown for that. Stores results/permutation.csv.
+Claim: under the null hypothesis of no association each test rejects in 3 to 7 % of the data sets at
+the 5 % level, and it finds a relationship that is there. The literal reading of the paper's figure
+always rejects and is shown for that. Stores results/permutation.csv.
 """
 
 from __future__ import annotations

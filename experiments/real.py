@@ -15,7 +15,7 @@ from unbin import plots
 
 EVERYBODY = "everybody"
 MOST_PER_BLOCK = 25
-"""Bins of a block that the likelihood is asked to fit: more take minutes and tell little."""
+"""Bins of a block that the likelihood is asked to fit: more take minutes and add little."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ from unbin.release.intervals import Rounding, narrow
 @given(st.integers(0, 10_000), st.sampled_from(["gaussian", "poisson", "binomial"]))
 @settings(max_examples=60, deadline=None)
 def test_the_split_is_the_best_of_all(seed, name):
-    """All counts within the intervals are tried, each with the lemma."""
+    """All counts within the intervals are tried, each with Lemma 3."""
     rng = np.random.default_rng(seed)
     family = get_family(name, 6)
     n_blocks, size = 2, rng.integers(3, 8, 2)

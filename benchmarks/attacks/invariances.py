@@ -131,7 +131,7 @@ def columns_permuted(world: World, rng: np.random.Generator) -> Change:
 
 
 def constants_added(world: World) -> Change:
-    """Add columns whose own slopes nobody can tell; the others must not move."""
+    """Add columns whose own slopes are not estimable; the others must not move."""
     n, d = world.X.shape
     X = np.column_stack([np.full(n, 7.0), world.X, np.zeros(n)])
     columns = np.arange(1, d + 1)

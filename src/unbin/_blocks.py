@@ -81,7 +81,7 @@ def last_rows(start: IntArray) -> BoolArray:
 def deal_blocks(
     people: IntArray, n_splits: int, rng: np.random.Generator | None = None
 ) -> IntArray:
-    """Return the fold of each block: largest first, forth and back, so that folds are balanced.
+    """Return the fold of each block: largest first in serpentine order, so that folds are balanced.
 
     With ``rng`` the blocks of each round are dealt in random order.
     """

@@ -10,7 +10,7 @@ import numpy as np
 from unbin._typing import FloatArray
 
 JITTER = 1e-6
-"""Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
+"""Added to the variance of every statistic: a bin that can hold nobody then has no weight."""
 
 
 def namespace(array: Any) -> Any:

@@ -25,7 +25,7 @@
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
-    ├── IdentificationWarning              the release cannot tell, in one sentence
+    ├── IdentificationWarning              coefficients that the release does not identify, and why
     ├── AlignmentWarning                   what was changed, on request, to make the table fit
     └── SlowFitWarning                     a fit that will take minutes, and why
 
@@ -120,7 +120,7 @@ class AggregatedTargetError(UnbinError, TypeError):
 
 
 class IdentificationWarning(UserWarning):
-    """The release cannot tell the coefficients apart."""
+    """The release does not identify the coefficients."""
 
 
 class AlignmentWarning(UserWarning):

@@ -1,15 +1,17 @@
-"""Does the outcome go with the features at all? Tests by permutation (the paper's section 4.1).
+"""Permutation tests of association between the outcome and the features.
+
+The paper's Figure 1 (its Section 3.1) shows such a test. There are four kinds here:
 
 - ``"error"``, when the individual targets are known: the fit depends on a block's targets only
   through its table, which a permutation of the targets within blocks leaves as it is. So the error
   of the recovered means is compared with its errors against targets permuted within blocks: an
   exact test without a single refit.
-- ``"block-means"``, from the release alone: whole tables are dealt out anew among blocks of like
+- ``"block-means"``, from the release alone: whole tables are permuted among blocks of similar
   size, and the R² of the regression of block means on block means is compared.
-- ``"refit"``, from the release alone: the same deals, but the whole model is fitted to each.
+- ``"refit"``, from the release alone: the same permutations, with the whole model fitted to each.
 - ``"paper"`` reads the paper's figure literally: the distance between the model's own imputed
   targets and its means, against fits to permuted individual targets. The imputed targets were
-  chosen to lie near the means, so it rejects always, relationship or none. It is here to reproduce
+  chosen to lie near the means, so it always rejects, relationship or none. It is here to reproduce
   the figure, not to test with.
 """
 
@@ -50,17 +52,17 @@ Loss = Callable[[FloatArray, FloatArray], float]
 
 @dataclass(frozen=True, slots=True)
 class PermutationTest:
-    """What was seen, and what would be seen if nothing went with the features.
+    """The observed statistic, and its permutation distribution under no association.
 
     Attributes
     ----------
     kind : {"error", "block-means", "refit", "paper"}
     statistic : float
-        Of the data; small tells of a relationship where it is an error, else large does.
+        Of the data; small values speak for an association where it is an error, else large ones.
     null : (n_permutations,)
         The statistic of each permutation.
     p_value : float
-        Share of permutations, the data among them, that tell as much of a relationship.
+        Share of permutations, the data among them, whose statistic is at least as extreme.
     """
 
     kind: str
@@ -87,7 +89,7 @@ def permutation_test(
     random_state: int | None = None,
     progress: bool = False,
 ) -> PermutationTest:
-    """Test whether the published target goes with the features at all.
+    """Test whether the published target is associated with the features at all.
 
     Parameters
     ----------
@@ -97,11 +99,11 @@ def permutation_test(
     target : AggregatedTarget
     n_permutations : int
     y : (n,), optional
-        The individual targets, where somebody has them.
+        The individual targets, where they are available.
     kind : {"auto", "error", "block-means", "refit", "paper"}
-        "auto" is "error" with ``y`` and "block-means" without. "error" sees what goes with the
-        features within blocks, "block-means" what goes with them between blocks. "refit" costs
-        ``n_permutations`` fits. "paper" is no test: it rejects always (see the module).
+        "auto" is "error" with ``y`` and "block-means" without. "error" tests association within
+        blocks, "block-means" association between blocks. "refit" costs ``n_permutations`` fits.
+        "paper" is no test: it always rejects (see the module).
     random_state : int, optional
     progress : bool
         Show a progress bar.
@@ -135,7 +137,7 @@ def permutation_test(
         run = partial(_errors if kind == "error" else _paper, y=_check_targets(y, kind, job))
     else:
         run = _block_means if kind == "block-means" else _refits
-    with warnings.catch_warnings():  # the test is valid whether or not the release can tell
+    with warnings.catch_warnings():  # valid whether or not the coefficients are identified
         warnings.simplefilter("ignore", IdentificationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         seen, null = run(job)
@@ -278,7 +280,7 @@ def _refits(job: _Job) -> tuple[float, FloatArray]:
 
 
 def _deal(people: IntArray, rng: np.random.Generator) -> IntArray:
-    """Return whose table each block gets: another block's of like size, at random."""
+    """Return whose table each block gets: another block's of similar size, at random."""
     by_size = np.argsort(people, kind="stable")
     n_deals = max(1, len(people) // _BLOCKS_PER_DEAL)
     deal = np.sort(np.arange(len(people)) % n_deals)

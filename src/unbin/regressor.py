@@ -44,7 +44,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     """Fit any scikit-learn regressor to a target that was only published as a table.
 
     The paper's alternation with ``estimator`` as its model: fit it to imputed targets z, predict,
-    impute the z nearest to the predictions that satisfy the release (Lemma 4), and repeat until
+    impute the z nearest to the predictions that satisfy the release (Lemma 3), and repeat until
     the objective D(z || predictions) / n stops falling.
 
     Parameters
@@ -58,8 +58,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     max_iter : int
         Fits of the alternation at most.
     tol : float
-        Stop after three steps in a row that each explain less than ``tol`` of what there is to
-        explain.
+        Stop after three steps in a row that each lower the objective by less than ``tol`` times
+        D(z || average z) / n, that of a constant prediction.
     init : {"block-means", "splines"} or (n,) predictions
         What the first imputation is nearest to; the alternation ends near where it begins.
         "block-means" regresses, by a GLM, rough block means of the target on block means of the
@@ -89,10 +89,16 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
 
     Notes
     -----
-    There are no standard errors, and matching takes noise for signal: predictions spread too far
+    There are no standard errors, and matching mistakes noise for signal: predictions spread too far
     where the features explain little (see ``AggregatedGLM``, whose likelihood does not; with
     splines of the features it is non-linear too). A saved or copied model does not hold z, but a
     learner that memorises its targets, such as nearest neighbours, holds them inside itself.
+
+    References
+    ----------
+    Bhowmik, A., Ghosh, J. and Koyejo, O. (2015). Generalized linear models for aggregated data.
+    *Proceedings of the 18th International Conference on Artificial Intelligence and Statistics
+    (AISTATS)*, 93-101.
 
     Examples
     --------

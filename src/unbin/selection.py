@@ -22,7 +22,7 @@ class BlockKFold:
     ----------
     n_splits : int
     shuffle : bool
-        Deal blocks of about the same size out at random instead of forth and back.
+        Assign blocks of about the same size to folds at random instead of in serpentine order.
     random_state : int or None
         Seeds ``shuffle``.
 

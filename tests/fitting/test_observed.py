@@ -76,7 +76,7 @@ def test_ordinal_needs_bins(rows):
     [("binomial", 0.5, "threshold"), ("binomial", 0.1, "dummy"), ("poisson", 0.1, "dummy")],
 )
 def test_separation_is_said(family, share, column):
-    """A feature that tells some people's target: the coefficient runs away without a ridge."""
+    """A feature that separates some people's targets: its coefficient diverges without a ridge."""
     rng = np.random.default_rng(0)
     x, z = rng.normal(size=300), rng.normal(size=300)
     apart = x > 0 if column == "threshold" else rng.random(300) < share

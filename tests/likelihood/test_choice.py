@@ -95,7 +95,7 @@ def test_nothing_can_be_chosen_without_counts_to_score(setting):
 
 
 def test_slopes_that_do_not_beat_the_largest_ridge_are_not_taken():
-    """Features that have nothing to do with the target: held-out blocks speak for no slope."""
+    """Features that have nothing to do with the target: held-out blocks support no slope."""
     sim = simulate(1500, 4, 30, between=0.3, coef=np.zeros(4), random_state=1)
     target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
     with pytest.warns(IdentificationWarning):

@@ -1,4 +1,4 @@
-"""The lemma against brute force, and what every imputation must satisfy."""
+"""Lemma 3 of the paper against brute force, and what every imputation must satisfy."""
 
 import itertools
 

@@ -74,7 +74,7 @@ def audit(
         float, typer.Option(help="Share of people left out of the audited tables.")
     ] = 0.2,
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seeds whatever is random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     output: Annotated[
         Path | None, typer.Option(help="Folder for audit.json and report.html.")
     ] = None,
@@ -82,8 +82,8 @@ def audit(
 ) -> None:
     """Measure what planned tables would disclose.
 
-    For those who hold the outcomes: attacks every table and says what it tells about people. Exits
-    with 1 where none may be published.
+    For those who hold the outcomes: attacks every table and reports what it discloses about people.
+    Exits with 1 where none may be published.
 
     Example: unbin audit people.csv --target income --block county --bins 2,5,10,25 --suppress 11
     --fail-above 0.3 --output audit

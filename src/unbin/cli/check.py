@@ -20,7 +20,7 @@ def check(
     closed: options.ClosedOption = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Tell whether people and a table fit together.
+    """Check whether people and a table fit together.
 
     Compares blocks, totals, hidden counts and leading zeros. The exit code is 0 when a fit can
     start, 1 when it cannot.

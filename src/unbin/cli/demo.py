@@ -1,4 +1,4 @@
-"""The embedded demonstration: what a published table can still tell about people."""
+"""The embedded demonstration: what can still be estimated from a published table."""
 
 from __future__ import annotations
 

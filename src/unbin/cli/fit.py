@@ -45,7 +45,7 @@ def fit(
     ] = "gaussian",
     alpha: Annotated[str, typer.Option(help="Ridge: a number, or auto.")] = "0",
     contextual: Annotated[
-        str, typer.Option(help="Block means as further columns: no, yes or auto.")
+        str, typer.Option(help="Block means of the features as further columns: no, yes, auto.")
     ] = "no",
     method: Annotated[
         str, typer.Option(help="likelihood, or matching (the paper's).")
@@ -56,19 +56,19 @@ def fit(
         typer.Option(help="log: a positive outcome whose log is gaussian, such as cost."),
     ] = None,
     scale: Annotated[
-        bool, typer.Option("--scale", help="Rescale counts of blocks that count other people.")
+        bool, typer.Option("--scale", help="Rescale counts whose totals differ from PEOPLE.")
     ] = False,
     on_missing: Annotated[
-        str, typer.Option(help="Blocks on one side only: error, or drop.")
+        str, typer.Option(help="Blocks without people or without a table: error, or drop.")
     ] = "error",
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seeds whatever is random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     jobs: Annotated[
         int | None, typer.Option(help="Threads; the result does not depend on it. Default: all.")
     ] = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="File for the coefficients so far; a fit that finds it goes on there."),
+        typer.Option(help="File for the coefficients so far; a fit that finds it resumes there."),
     ] = None,
     dialect: options.DialectOption = None,
     release_block: options.ReleaseBlockOption = None,

@@ -28,11 +28,11 @@ _NUMBERS = ("LENGTH_OF_STAY", "TOTAL_CHARGES")
 def load_texas(path: str | os.PathLike[str]) -> Dataset:
     """Return inpatients of the Texas Inpatient Public Use Data File (base data, tab-separated).
 
-    The file is handed out under a use agreement by the Texas Department of State Health Services;
+    The file is distributed under a use agreement by the Texas Department of State Health Services;
     it is neither shipped nor downloaded. Eight features: log length of stay, age (the middle of its
     group), female, four dummies of race, Hispanic. Targets: ``charges`` in dollars and
     ``length_of_stay`` in days. Blocks are counties of patients. Left out are patients whose sex,
-    race, ethnicity, age or county is not told, and those without charges.
+    race, ethnicity, age or county is not recorded, and those without charges.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def _dataset(people: People) -> Dataset:
 
 
 def _age(people: People) -> FloatArray:
-    """Return the middle of the age group, NaN where it is not told."""
+    """Return the middle of the age group, NaN where it is not recorded."""
     codes = texts(people, "PAT_AGE")
     middle = {f"{code:02d}": age for code, age in enumerate(AGES)}
     known = np.array([code in middle or code in ("", "`", "*") for code in codes])
@@ -98,5 +98,5 @@ def _age(people: People) -> FloatArray:
 
 
 def _is_code(county: TextArray) -> BoolArray:
-    """Say which counties are told: "`" is invalid, and "*" hidden."""
+    """Say which counties are recorded: "`" is invalid, and "*" hidden."""
     return np.array([code.isalnum() for code in county])

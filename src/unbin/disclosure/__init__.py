@@ -1,4 +1,4 @@
-"""What a planned table would tell about the people in it."""
+"""What a planned table would disclose about the people in it."""
 
 from unbin.disclosure.auditing import audit
 from unbin.disclosure.results import Audit

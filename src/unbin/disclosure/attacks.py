@@ -61,7 +61,7 @@ def attack(
     seed: int,
     tell: Callable[[str], None],
 ) -> Iterator[Guess]:
-    """Yield the guesses of every attack that can be made; ``tell`` hears which is under way."""
+    """Yield the guesses of every attack that can be made, its name passed to ``tell`` before."""
     for kind, family in product(attacks, families):
         name = f"{kind}, {family}"
         tell(name)
@@ -94,7 +94,7 @@ def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(known.X, target)
     except (DomainError, ParameterError, ReleaseError, FitError):
-        return None  # another family's table, or a fit that ran away: no attack
+        return None  # another family's table, or a fit that diverged: no attack
     guess = _guess(name, model, known)
     return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
 
@@ -156,10 +156,10 @@ def _values_between(edges: FloatArray, known: Knowledge) -> FloatArray:
 
 
 def attackers_choice(guesses: Iterable[Guess], n_bins: int) -> Guess | None:
-    """Return the likelihood that the table itself speaks for most, None where there is none.
+    """Return the likelihood that the table itself supports most, None where there is none.
 
-    The score is that of held-out blocks where they were asked. From two bins no family can tell the
-    scale, but the means of the bins do.
+    The score is that of held-out blocks where some were used. Two bins do not identify the scale of
+    any family, but the means of the bins do.
     """
     pairs = [(guess, guess.model) for guess in guesses if guess.model is not None]
     found = [(guess, model) for guess, model in pairs if model.method == "likelihood"]

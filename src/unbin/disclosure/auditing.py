@@ -1,4 +1,4 @@
-"""The audit: check what was asked for, audit every planned table, and hand back the findings."""
+"""The audit: check what was asked for, audit every planned table, and return the findings."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def audit(
 def _teller(
     progress: bool | Callable[[str], None],
 ) -> AbstractContextManager[Callable[[str], None]]:
-    """Return what is told where the audit stands."""
+    """Return what is called with the progress of the audit."""
     if callable(progress):
         return nullcontext(progress)
     return _spinner() if progress else nullcontext(lambda _: None)

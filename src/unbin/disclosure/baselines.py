@@ -81,7 +81,12 @@ def block_guess(known: Knowledge) -> Guess:
 def between_variance(effect: FloatArray, error: FloatArray) -> float:
     """Return the variance between blocks beyond that of their errors, (B,) each, at least 0.
 
-    It is that of DerSimonian and Laird.
+    The moment estimator of DerSimonian and Laird.
+
+    References
+    ----------
+    DerSimonian, R. and Laird, N. (1986). Meta-analysis in clinical trials. *Controlled Clinical
+    Trials*, 7, 177-188.
     """
     weight = 1 / error
     total = float(weight.sum())
@@ -95,7 +100,7 @@ def between_variance(effect: FloatArray, error: FloatArray) -> float:
 def shrunk(
     effect: FloatArray, error: FloatArray, centre: float, most: float = np.inf
 ) -> FloatArray:
-    """Shrink what is seen of blocks towards a centre as far as errors explain the distance.
+    """Shrink the effects of blocks towards a centre as far as errors explain the distance.
 
     Parameters
     ----------

@@ -4,12 +4,12 @@ The gain of an attack is 1 - MSE(attack) / MSE(block histogram alone), on the sa
 of what the table leaves open about a person that the attack finds out. An attacker can always fall
 back on the block histogram, so the gain of a table is that of its best attack, and at least 0.
 
-**Interval.** Blocks are drawn anew (or, with few blocks, random groups of people) and the paired
-squared errors summed: it is about other people of the same kind, the attack as it is. That of the
-best attack holds for all attacks at once.
+**Interval.** A bootstrap over blocks (or, with few blocks, over random groups of people) of the
+paired squared errors: it is about other people of the same kind, the attack as it is. That of the
+best attack is simultaneous over all attacks.
 
-**Chance.** Were the features unrelated to the value within blocks, any way of handing a block's
-guesses out to its people would be as likely as the one seen. A fit sees of a block its table and
+**Chance.** Were the features unrelated to the value within blocks, every assignment of a block's
+guesses to its people would be as likely as the observed one. A fit sees of a block its table and
 its features in no order, so it is the same for all of them: guesses are permuted within blocks,
 without a refit, and the best of all attacks is taken each time, as for the data. So the p value is
 exact, whatever blocks differ by.
@@ -25,7 +25,7 @@ from unbin._typing import FloatArray, IntArray
 
 N_BOOT = 999
 _LEAST_BLOCKS = 20
-"""Blocks from which on they are drawn anew; below, random groups of people are."""
+"""Blocks from which on they are resampled; below, random groups of people are."""
 _GROUPS = 200
 _TIE = 1e-9
 """Gains that differ by less are equal: sums of the same numbers in another order."""
@@ -53,7 +53,7 @@ class Gains:
     measured : float
         Of the best attack with features.
     chance : (n_permutations,)
-        The same if the features told nothing within blocks.
+        The same if the features were unrelated to the value within blocks.
     p_value : float
         Share of permutations, the data among them, whose best attack does as well.
     """
@@ -122,13 +122,13 @@ def measure_gains(
 def _simultaneous(seen: FloatArray, drawn: FloatArray, level: float) -> tuple[float, float]:
     """Return an interval of the largest of some gains.
 
-    The best of several attacks is best by luck, too: its interval is that of attacks whose
-    intervals hold all at once.
+    The best of several attacks is best by luck, too: its interval comes from simultaneous intervals
+    of all attacks.
     """
     error = drawn.std(axis=1)
     reach = np.abs(drawn - seen[:, None]) / np.where(error > 0, error, 1.0)[:, None]
     wide = float(np.quantile(reach.max(axis=0), level)) * error
-    # the error of an attack that ran away is no reason to expect more of it than was ever drawn
+    # the error of an attack that diverged is no reason to expect more of it than was ever drawn
     high = np.minimum(seen + wide, np.maximum(seen, drawn.max(axis=1)))
     return float((seen - wide).max()), float(high.max())
 
@@ -146,7 +146,7 @@ def _gain(errors: FloatArray, base: FloatArray | float) -> FloatArray:
 def _drawn(
     errors: FloatArray, base: FloatArray, codes: IntArray, rng: np.random.Generator
 ) -> FloatArray:
-    """Return the gain of each attack with blocks drawn anew, shape (A, N_BOOT)."""
+    """Return the gain of each attack with blocks resampled, shape (A, N_BOOT)."""
     group = np.unique(codes, return_inverse=True)[1]
     if group.max() + 1 < _LEAST_BLOCKS:
         group = rng.permutation(len(codes)) % min(_GROUPS, len(codes))

@@ -1,6 +1,6 @@
 """Guesses of everybody's value: by an attacker with the features, and without them.
 
-All guesses are told apart by whom they are about. People in the table: the released table counts
+Guesses differ by whom they are about. People in the table: the released table counts
 them, and an imputed value takes that into account. People held out: they live in a block whose
 table counts others; they get what the model says of their features, moved by what the table says of
 their block as far as blocks are seen to differ.
@@ -34,7 +34,7 @@ class Knowledge:
         Blocks of the others, as places in the release.
     edges : (K + 1,)
     values : (K,)
-        The mean of each bin over everybody, which surveys tell.
+        The mean of each bin over everybody, which is known from surveys.
     """
 
     X: FloatArray

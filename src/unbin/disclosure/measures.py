@@ -77,10 +77,10 @@ def nearness(y: FloatArray, guess: FloatArray, scale: Scale) -> Nearness:
 
 
 def most_exposed(guess: FloatArray, without: FloatArray, share: float = EXPOSED) -> BoolArray:
-    """Mark the people about whom the features tell an attacker most, shape (n,).
+    """Mark the people about whom the features reveal most to an attacker, shape (n,).
 
-    They are those whose guess lies farthest from the guess without features: an attacker can tell
-    them without knowing anybody's value.
+    They are those whose guess lies farthest from the guess without features: an attacker can single
+    them out without knowing anybody's value.
     """
     distance = np.abs(guess - without)
     some = max(1, round(share * len(guess)))

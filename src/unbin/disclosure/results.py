@@ -34,7 +34,7 @@ class AttackResult:
     identified : bool or None
         Whether the fit says that it can be relied on; None where nothing was fitted.
     all, exposed : Nearness
-        Of everybody, and of the 1 % about whom the features tell most.
+        Of everybody, and of the 1 % about whom the features reveal most.
     gain : Gain
         As measured; negative where the block histogram alone was nearer.
     exposed_gain : float
@@ -68,12 +68,13 @@ class Disclosure:
     measured : float
         Gain of the best attack with features, which may be negative.
     chance : float
-        What ``measured`` exceeds in one audit of twenty when the features tell nothing within
-        blocks; negative where attacks that guess in vain do worse than the block histogram.
+        What ``measured`` exceeds in one audit of twenty when the features are unrelated to the
+        value within blocks; negative where attacks that guess in vain do worse than the block
+        histogram.
     chance_median : float
-        The middle of what it would be.
+        The median of what it would be.
     p_value : float
-        Of "the features tell nothing within blocks".
+        Of "the features are unrelated to the value within blocks".
     beyond_public : float
         1 - MSE(best attack) / MSE(a public model of other people): what the release adds to it.
     """

@@ -59,7 +59,7 @@ def as_text(audit: Audit) -> str:
 
 
 def attack_text(found: Disclosure) -> str:
-    """Return the best attack, with a star where its own fit says that the table cannot tell."""
+    """Return the best attack, with a star where its own fit says that it is not identified."""
     return found.attack + (" *" if found.identified is False else "")
 
 

@@ -14,7 +14,7 @@ from unbin.exceptions import EngineError
 from unbin.families.coordinates import Coordinates
 
 _FAR_LOG = 500.0
-"""Logs of a dispersion that ran away are shown as this."""
+"""Logs of a dispersion that diverged are shown as this."""
 LARGEST_ETA = 300.0
 """Beyond this exp(2 eta) summed over rows would overflow; no target comes near it."""
 

@@ -29,15 +29,16 @@ _FAR_LOG = 100.0
 
 @dataclass(frozen=True, slots=True)
 class BetaBinomial(Family):
-    """Successes out of m = ``n_trials`` whose probability differs by person, as a beta law.
+    """Successes out of m = ``n_trials`` whose probability has a beta distribution over people.
 
     link(mean) = log(mean/(m - mean)), domain [0, m]. With pi = mean/m and overdispersion w, the
-    beta law has parameters pi/w and (1 - pi)/w, the trials of a person correlate by w/(1 + w), and
+    beta distribution has parameters pi/w and (1 - pi)/w, the trials of a person are correlated by
+    w/(1 + w), and
 
     P(y = j) = C(m, j) prod_(i<j) (pi + w i) prod_(i<m-j) (1 - pi + w i) / prod_(i<m) (1 + w i).
 
-    Nuisance: log_overdispersion = log w; w to 0 is the binomial family. One trial says nothing
-    about it.
+    Nuisance: log_overdispersion = log w; w to 0 is the binomial family. One trial does not
+    identify it.
     """
 
     name: ClassVar[str] = "beta-binomial"

@@ -31,7 +31,7 @@ _SMALLEST, _LARGEST = 1e-14, 1e6
 
 @dataclass(frozen=True, slots=True)
 class NegativeBinomial(Family):
-    """Counts with variance mean + a mean² (NB2), a mixture of Poisson laws.
+    """Counts with variance mean + a mean² (NB2), a gamma mixture of Poisson distributions.
 
     link(mean) = log mean, domain [0, inf). With r = 1/a,
     P(y = j) = Gamma(j + r)/(j! Gamma(r)) · (r/(r + mean))^r · (mean/(r + mean))^j.

@@ -1,4 +1,4 @@
-"""Ordered classes: a cumulative link with free thresholds."""
+"""Ordered classes: a cumulative logit with free thresholds (proportional odds)."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ class Ordinal(Family):
     """Bins cut from a latent variable, eta plus logistic noise, at thresholds shared by all rows.
 
     P(y in the first k bins) = G(theta_k - eta), G(x) = 1/(1 + exp(-x)), with thresholds
-    theta_1 < ... < theta_(K-1): the proportional-odds model of McCullagh. P(low < y <= high) =
-    G(high - eta) G(eta - low) (1 - exp(low - high)), without cancellation. The thresholds are
-    passed as ``nuisance``; they are not among ``nuisance_names`` and their derivatives are not
-    returned, because those of F_k = P(y in the first k bins) are dF_k/dtheta_k = -dF_k/deta.
+    theta_1 < ... < theta_(K-1): the proportional-odds model of McCullagh (1980).
+    P(low < y <= high) = G(high - eta) G(eta - low) (1 - exp(low - high)), without cancellation. The
+    thresholds are passed as ``nuisance``; they are not among ``nuisance_names`` and their
+    derivatives are not returned, because those of F_k = P(y in the first k bins) are
+    dF_k/dtheta_k = -dF_k/deta.
 
     The edges of bins are not read, only their number: the shape of the target between edges is
     left free. So this family has no mean in the units of the target. Link, mean, variance, means

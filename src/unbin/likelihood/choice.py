@@ -1,10 +1,11 @@
 """Choosing a family, a ridge and contextual effects by blocks held out of the fit.
 
-Every family predicts the same published counts, so their held-out log scores Σ c log(m/n) can be
-compared. Among candidates that are within one standard error of the best (of the difference, over
-blocks) the simplest is taken: the family listed first, the larger ridge; and the largest ridge
-unless the best beats it by two standard errors. Contextual effects are taken when they raise the
-score. A choice that is interrupted is made among what has been scored by then.
+Every family predicts the same published counts, so their predictive log scores Σ c log(m/n) on
+held-out blocks can be compared. Among candidates that are within one standard error of the best (of
+the difference, over blocks) the simplest is taken, the one-standard-error rule: the family listed
+first, the larger ridge; and the largest ridge unless the best beats it by two standard errors.
+Contextual effects are taken when they raise the score. A choice that is interrupted is made among
+the candidates scored by then.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Selection:
     family, alpha, contextual : tuple
         The candidates.
     score : (n,)
-        Mean log score of the held-out counts per person; larger is better.
+        Mean predictive log score of the held-out counts per person; larger is better.
     error : (n,)
         Standard error of the difference to the best candidate.
     chosen : int
@@ -225,8 +226,8 @@ def _choose(candidates: list[Candidate], scores: FloatArray) -> tuple[int, Float
 def _simplest_near_best(candidates: list[Candidate], scores: FloatArray, which: IntArray) -> int:
     """Return the simplest of some candidates within one standard error of the best of them.
 
-    Where no ridge does clearly better than the largest, held-out blocks do not speak for any slope,
-    and the largest is taken.
+    Where no ridge does clearly better than the largest, held-out blocks support no slope, and the
+    largest is taken.
     """
     best = int(which[np.argmax(scores[which].sum(axis=1))])
     alike = [k for k in which if candidates[k].family.name == candidates[best].family.name]

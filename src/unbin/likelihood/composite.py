@@ -1,8 +1,14 @@
 """The composite likelihood of the counts: robust, and the start of scoring where needed.
 
-Maximise Σ_bk c_bk log(m_bk / n_b) - n/2 Σ R free², as if the people of a block were exchangeable.
-L-BFGS moves in coordinates whitened by the expected information H = Σ D_bᵀ diag(1/m_b) D_b at the
-start, where a length of 1 is about one standard error. Published means are not looked at.
+Maximise Σ_bk c_bk log(m_bk / n_b) - n/2 Σ R free², as if the counts of a block were multinomial:
+the score is unbiased, though H is not its variance. L-BFGS moves in coordinates whitened by
+H = Σ D_bᵀ diag(1/m_b) D_b at the start, where a length of 1 is about one standard error. Published
+means are ignored.
+
+References
+----------
+Varin, C., Reid, N. and Firth, D. (2011). An overview of composite likelihood methods. *Statistica
+Sinica*, 21, 5-42.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What the release could and could not tell.
+    """What the release identifies, how precisely, and how well the model fits it.
 
     Attributes
     ----------
@@ -48,12 +48,13 @@ class Diagnostics:
     worst_blocks : tuple of str
         The blocks whose tables fit worst, worst first.
     efficiency : (d,) or None
-        Variance the oracle would have over the variance from this release, per coefficient.
+        Relative efficiency of each coefficient: the variance the oracle would have over the
+        variance from this release.
     relative_error : float
         Size of the standard errors over the size of the coefficients, features standardised.
     block_sd : float
-        Standard deviation of effects shared by the people of a block, allowed for in the fit; 0
-        where none shows.
+        Standard deviation of the random block intercept allowed for in the fit; 0 where none
+        shows.
     ecological_coef, ecological_standard_errors : (d,) or None
         The block-means (ecological) regression beside ours.
     ecological_p_value : float

@@ -2,8 +2,8 @@
 
 Each block's mean is read off its table (a published mean, else bins at representative values,
 else the middle order statistic) and regressed on the means of its features with the family's
-link. It ignores the spread within blocks, so it is biased where the link bends, but it needs no
-start and looks at no person.
+link. It ignores the spread within blocks, so it is biased where the link is curved, but it needs no
+start and no pass over people.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class BlockTargets:
     Attributes
     ----------
     mean, variance : (B,)
-        NaN where the release says nothing.
+        NaN where nothing was published.
     """
 
     mean: FloatArray
@@ -124,7 +124,7 @@ def fitted_values(
     if not (total > 0).all():
         return None
     value = np.asarray(weighted / total)
-    # a fit that ran away can put an open bin anywhere
+    # a fit that diverged can put an open bin anywhere
     return value if (np.abs(value) < _FARTHEST).all() else None
 
 

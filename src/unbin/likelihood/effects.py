@@ -1,4 +1,4 @@
-"""Effects shared by the people of a block: prices of a county, habits of a hospital.
+"""The random block intercept: effects shared by the people of a block, as prices of a county are.
 
 An effect u_b on eta with variance τ² adds τ² e_b e_bᵀ to the covariance of the block's statistics
 (see :mod:`unbin.likelihood.scoring`), and expected statistics are averages over it. With
@@ -7,11 +7,16 @@ a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is h_b + τ² h_b² for h_b = 
 
     Σ_b a_b² / (h_b + τ² h_b²) = B - p,
 
-the estimator of Paule and Mandel (where counts are hidden the first h_b is less what they take).
-Misfit of another kind, such as tails heavier than the family's,
-hardly moves a_b. Effects are allowed for where that sum at τ = 0 is larger than chance would have
-it. They weigh what is seen within blocks against what is seen between them, which makes the
-estimates better and the standard errors right even with few blocks.
+the estimator of Paule and Mandel (where counts are hidden the first h_b is reduced by the
+information lost). Misfit of another kind, such as tails heavier than the family's, hardly moves
+a_b. The effects are allowed for where that sum is significantly large at τ = 0. They weigh the
+information within blocks against that between blocks, which makes the estimates more efficient and
+the standard errors right even with few blocks.
+
+References
+----------
+Paule, R. C. and Mandel, J. (1982). Consensus values and weighting factors. *Journal of Research of
+the National Bureau of Standards*, 87, 377-385.
 """
 
 from __future__ import annotations
@@ -37,10 +42,10 @@ _LEAST_NOISE = 0.05
 
 
 def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> float:
-    """Return the variance of block effects that the pulls of the blocks point to.
+    """Return the Paule-Mandel estimate of the variance of block effects, from the blocks' pulls.
 
-    What a ridge keeps the slopes from explaining is no effect of blocks, so the pulls are taken
-    one scoring step without the ridge further on.
+    What a ridge keeps the slopes from explaining is not an effect of blocks, so the pulls are those
+    after one further scoring step without the ridge.
 
     Parameters
     ----------
@@ -52,7 +57,7 @@ def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> f
     Returns
     -------
     float
-        0 where the pulls are no larger than chance would have them.
+        0 where the pulls are no larger than chance would make them.
     """
     used = sums.block_hold > 1e-8
     step = solve_scaled(sums.information, unpenalised)
@@ -79,7 +84,7 @@ def effects_misfit(sums: ScoreSums, variance: float) -> float:
 
 
 def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:
-    """Return the effect of its block on the average person: best predictions, weighted by people.
+    """Return the block effect of the average person: best linear predictors, weighted by people.
 
     Over blocks they average 0, over people they do not where large blocks differ from small ones.
     """

@@ -1,4 +1,10 @@
-"""The log score of published counts: how well a linear predictor tells new blocks."""
+"""The predictive log score of published counts: how well a linear predictor predicts new blocks.
+
+References
+----------
+Gneiting, T. and Raftery, A. E. (2007). Strictly proper scoring rules, prediction, and estimation.
+*Journal of the American Statistical Association*, 102, 359-378.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +66,7 @@ def log_scores(
 def over_effects(
     value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float
 ) -> FloatArray:
-    """Average over the effect of a block, at ± one standard deviation as the fit does."""
+    """Average over the random block intercept, at ± one standard deviation as the fit does."""
     if block_sd == 0:
         return value(eta)
     return 0.5 * (value(eta + block_sd) + value(eta - block_sd))

@@ -2,18 +2,28 @@
 
 The score of "the counts lie in these intervals and add up to n" is the score of exact counts with
 each hidden count replaced by its expectation given all that was published, and the information is
-that of exact counts less what the covariance V_b of the hidden counts takes away:
+that of exact counts less what the conditional covariance V_b of the hidden counts takes away, the
+missing information:
 
     U = Σ_b D_bᵀ S_b⁻¹ (E[c_b | published] - m_b),   J = Σ_b D_bᵀ S_b⁻¹ (S_b - V_b) S_b⁻¹ D_b.
 
 Counts are taken as normal with mean m_b and covariance S_b. Conditioning on the exact counts leaves
-a normal law of the hidden ones, all but one of them free because they add up; cutting it to the
-intervals (half a person wider at both ends) is left to expectation propagation: each interval in
-turn is replaced by the normal factor that gives the same mean and variance of its count.
+a normal distribution of the hidden ones, all but one of them free because they add up; truncating
+it to the intervals (half a person wider at both ends) is left to expectation propagation: each
+interval in turn is replaced by the normal factor that gives the same mean and variance of its
+count.
 
-A few people are not normal: the expectation of up to ``_FEW`` of them is taken over all ways to
-split them between the bins. A normal one would pull slopes towards 0, by standard errors where
-counts of two people are rounded to 5.
+Counts of a few people are not normal: the expectation of up to ``_FEW`` people is taken over all
+ways to split them between the bins. A normal approximation would attenuate the slopes, by standard
+errors where counts of two people are rounded to 5.
+
+References
+----------
+Louis, T. A. (1982). Finding the observed information matrix when using the EM algorithm. *Journal
+of the Royal Statistical Society B*, 44, 226-233.
+
+Minka, T. P. (2001). Expectation propagation for approximate Bayesian inference. *Proceedings of the
+17th Conference on Uncertainty in Artificial Intelligence*, 362-369.
 """
 
 from __future__ import annotations
@@ -156,7 +166,7 @@ def _few_within(mu, sigma, total, ends):  # type: ignore[no-untyped-def]
     """Return mean and covariance of a few people's hidden counts, given their intervals.
 
     ``mu`` and ``sigma`` are those of all but the last before the intervals are looked at. Of the
-    covariance the share is left that is left of that of a hypergeometric law.
+    covariance the share is left that is left of that of a hypergeometric distribution.
     """
     k = len(mu)
     mean, share = _hypergeometric(mu, sigma, total)
@@ -192,7 +202,7 @@ def _hypergeometric(mu, sigma, total):  # type: ignore[no-untyped-def]
     """Return the means of all hidden counts, and how variable they are beside multinomial ones.
 
     N slots of which n people take some at random give multinomial covariances times
-    (N - n)/(N - 1): fewer slots where the features tell more of the people's bins.
+    (N - n)/(N - 1): fewer slots where the features determine more of the people's bins.
     """
     k = len(mu)
     mean = np.empty(k + 1)
@@ -209,7 +219,7 @@ def _hypergeometric(mu, sigma, total):  # type: ignore[no-untyped-def]
 def _split_few(total, slots, low, high):  # type: ignore[no-untyped-def]
     """Return mean and covariance of hidden counts over all splits that there can be.
 
-    Given their total the counts are hypergeometric, ``slots`` to each bin, cut to their intervals.
+    Given their total the counts are hypergeometric, ``slots`` to each bin, within their intervals.
     Bin by bin: the weight of every number of people so far, with the first and second moments of
     the counts that make it up.
     """
@@ -272,7 +282,7 @@ def _given_seen(count, mean, covariance, free, seen):  # type: ignore[no-untyped
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _propagate(mu, sigma, bottom, top):  # type: ignore[no-untyped-def]
-    """Cut a normal law to intervals of its coordinates and (the last one) of their sum, in place.
+    """Truncate a normal law to intervals of its coordinates and (last) of their sum, in place.
 
     Expectation propagation with one factor of precision ``tau`` and precision times mean ``nu`` for
     each interval; a factor changes the law by a matrix of rank one.
@@ -314,7 +324,7 @@ def _propagate(mu, sigma, bottom, top):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cut(mean, sd, bottom, top):  # type: ignore[no-untyped-def]
-    """Return mean and variance of a normal variable cut to an interval."""
+    """Return mean and variance of a normal variable truncated to an interval."""
     a, b = (bottom - mean) / sd, (top - mean) / sd
     flip = a + b < 0
     if flip:

@@ -1,4 +1,4 @@
-"""Whether the release tells the coefficients, and how much of what individual data would tell.
+"""Whether the release identifies the coefficients, and with what relative efficiency.
 
 The gate was calibrated by simulation: with at least 3 (d + 2) blocks a relative standard error
 of .2 or less had no failure in 1,500 fits; with fewer blocks no figure is to be trusted, and one
@@ -27,12 +27,12 @@ _SMALLEST_EIGENVALUE = 1e-8
 _LARGEST_STEP = 15.0
 """On a log or logit scale one feature does not move eta further than this over its range."""
 _LOUDEST = 1e50
-"""What a person of a fit that ran away may say, so that sums of squares stay finite."""
+"""Limit on the signal of a person where a fit has diverged: sums of squares stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identification:
-    """Whether the release tells the coefficients.
+    """Whether the release identifies the coefficients.
 
     Attributes
     ----------
@@ -63,7 +63,7 @@ class Comparison:
     coef, standard_errors : (d,)
         Of the block-means regression.
     test : WaldTest
-        Of the difference, as if the two were independent: it errs on the side of silence.
+        Of the difference, as if the two were independent: it is conservative.
     """
 
     coef: FloatArray
@@ -99,7 +99,7 @@ def identification(
 
 
 def constant_features(design: Design) -> str | None:
-    """Say which features do not vary, so that no method can tell their slopes; None if all do."""
+    """Say which features do not vary, so that their slopes are not estimable; None if all do."""
     constant = np.flatnonzero(~design.varies)
     if not len(constant):
         return None
@@ -181,8 +181,8 @@ def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
 def _smallest_eigenvalue(information: FloatArray, slopes: slice) -> float:
     """Return the smallest eigenvalue, 0 where a slope has no information.
 
-    Intercept and nuisance parameters belong to it: a rare feature whose people have all gone beyond
-    the last edge can move any further if the intercept makes up for it.
+    Intercept and nuisance parameters belong to it: the slope of a rare feature whose people all lie
+    beyond the last edge can grow without bound if the intercept makes up for it.
     """
     size = np.sqrt(np.maximum(np.diag(information), 0.0))
     if not (size[slopes] > 1e-5 * size[slopes].max(initial=0.0)).all():
@@ -193,10 +193,11 @@ def _smallest_eigenvalue(information: FloatArray, slopes: slice) -> float:
 
 
 def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
-    """Return, per slope, the variance the oracle would have over the variance from this release.
+    """Return the relative efficiency per slope: oracle variance over variance from this release.
 
     The oracle is the same GLM fitted to individual targets, with information Xᵀ W X at the fitted
-    parameters, W = (d mean/d eta)² / Var y; for a family with thresholds that of its latent law.
+    parameters, W = (d mean/d eta)² / Var y; for a family with thresholds that of its latent
+    distribution.
     Both are taken from the information without ridge or sandwich. Shape (d,), NaN for columns
     that are constant.
     """
@@ -210,9 +211,9 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
 
 
 def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> FloatArray:
-    """Return (d mean/d eta)² / Var y, what an observed target says about its eta."""
+    """Return (d mean/d eta)² / Var y, the information of an observed target about its eta."""
     slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
-    # where the mean saturates both vanish and a person says nothing
+    # where the mean saturates both vanish and a person carries no information
     xp, says = namespace(eta), variance > 1e-300
     signal = xp.where(says, slope / xp.sqrt(xp.where(says, variance, 1.0)), 0.0)
     return xp.clip(signal, -_LOUDEST, _LOUDEST) ** 2  # type: ignore[no-any-return]

@@ -1,4 +1,13 @@
-"""Uncertainty of a likelihood fit: covariance, goodness of fit, Wald tests."""
+"""Uncertainty of a likelihood fit: covariance, goodness of fit, Wald tests.
+
+The covariance is the *sandwich*, robust and clustered by block, where there are enough blocks, and
+model-based otherwise.
+
+References
+----------
+Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generalized linear models.
+*Biometrika*, 73, 13-22.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +21,7 @@ from unbin.likelihood.results import LikelihoodFit
 from unbin.likelihood.scoring import solve_scaled
 
 ENOUGH_BLOCKS = 50
-"""From here on the sandwich over blocks is trusted."""
+"""Blocks from which on the sandwich is trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +35,15 @@ class WaldTest:
 
 @dataclass(frozen=True, slots=True)
 class GoodnessOfFit:
-    """Misfit Q against its expectation.
+    """The misfit Q, a generalised Pearson statistic, against its expectation.
 
     Attributes
     ----------
     ratio : float
         Q/df: 1 when the model fits, larger when blocks differ by more than the model says.
     p_value : float
-        From a scaled chi-square whose variance is that of the blocks' contributions, so that
-        sparse tables are not called misfits.
+        From a scaled chi-square (as Satterthwaite's) whose variance is that of the blocks'
+        contributions, so that sparse tables are not called misfits.
     """
 
     misfit: float
@@ -54,15 +63,15 @@ def covariance(
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
     ``ENOUGH_BLOCKS`` blocks on, else bread J bread times max(1, Q/df). No variance is below that of
-    the model: where few blocks tell a coefficient, as of a rare feature, the scores of a sandwich
-    are fitted to 0 and it comes out many times too small.
+    the model: where few blocks inform a coefficient, as of a rare feature, their scores are fitted
+    to nearly 0 and the sandwich comes out many times too small.
 
     Parameters
     ----------
     information : (p, p)
     penalty : (p,)
     block_scores : (B, p)
-        Rows of zeros are blocks that say nothing.
+        Rows of zeros are blocks without information.
     ratio : float
         Q/df.
     """

@@ -1,7 +1,8 @@
-"""Means of blocks alone: ecological regression done right.
+"""Means of blocks alone: ecological regression without the bias of a curved link.
 
-E mean_b = mean_i mean(x_i) for any link, and Var mean_b = Σ_i Var y_i / n_b². The means tell the
-coefficients, not the scale of the noise: that is chosen so that the misfit meets its expectation.
+E mean_b = mean_i mean(x_i) for any link, and Var mean_b = Σ_i Var y_i / n_b². The means identify
+the coefficients, not the dispersion: that is set, by the method of moments, so that the misfit
+equals its expectation.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def solve_means(
 ) -> ScoringResult:
     """Solve for the coefficients, and for the first nuisance parameter by Q = df.
 
-    Further nuisance parameters stay where they start; means say nothing about them.
+    Further nuisance parameters stay where they start; means do not identify them.
     """
     result = solve_quasi_score(
         problem, free, penalty, cap=step_scale(problem, free), tol=tol, max_iter=max_iter

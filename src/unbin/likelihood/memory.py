@@ -17,7 +17,7 @@ _COPIES = 2
 _SPEED = 1e9
 """Multiplications a second of the factors of covariances, about."""
 _PATIENCE = 10.0
-"""Seconds of a pass over the blocks, of which a fit takes several, that are not worth a word."""
+"""Seconds of a pass over the blocks, of which a fit takes several, that are not worth a warning."""
 
 
 def check_room(problem: Problem) -> None:

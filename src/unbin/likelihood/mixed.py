@@ -3,7 +3,7 @@
 Counts and means enter by their quadratic form ½ (c - m)ᵀ S⁻¹ (c - m) with S held at its last
 value, so that the minimum over the parameters, once S no longer changes, solves the sum of the
 quasi-score and the score of the order statistics. A block may have both; they are treated as
-independent, and the sandwich over blocks keeps the intervals honest.
+independent, and the sandwich over blocks keeps the intervals valid.
 """
 
 from __future__ import annotations

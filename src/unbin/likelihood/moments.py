@@ -65,7 +65,7 @@ class Problem:
     weight : (B,) or None
         People a row of the design stands for, where rows were thinned.
     block_variance : float
-        Variance of an effect on eta shared by the people of a block.
+        Variance of the random block intercept (see :mod:`unbin.likelihood.effects`).
     """
 
     design: Design
@@ -173,7 +173,7 @@ class Law:
     def points(self, eta: Any) -> list[Any]:
         """Return where a model is averaged over the effect of a block: ± one standard deviation.
 
-        Two points are exact to the third order in the effect.
+        Gauss-Hermite quadrature with two points: exact to the third order in the effect.
         """
         sd = float(np.sqrt(self.block_variance))
         return [eta] if sd == 0 else [eta + sd, eta - sd]

@@ -92,7 +92,7 @@ class OrderSums:
 
 
 def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
-    """Lay out the order statistics that the counts do not tell already; None without any."""
+    """Lay out the order statistics that the counts do not imply already; None without any."""
     order, n = release.order_statistics, release.n
     told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
     used = np.repeat(~told, np.diff(order.start))

@@ -92,7 +92,7 @@ class Published:
         """Mark the counts that must not be shown, shape (B, K).
 
         These are the ones that may be under ``smallest`` people, and others beside them so that
-        the block's people, which are known, do not tell them: see :func:`hide_more`.
+        the block's people, which are known, do not reveal them: see :func:`hide_more`.
         """
         small = self.valid() & (self.interval()[0] < smallest)
         return hide_more(self.count, small, self.valid(), smallest)
@@ -101,7 +101,7 @@ class Published:
         """Mark the blocks that may be shown, shape (B,).
 
         Those of ``smallest`` people and more; less others where the sizes of all that are shown
-        would tell that of a smaller block.
+        would reveal that of a smaller block.
         """
         small = self.n[None] < smallest
         hidden = hide_more(self.n[None], small, np.ones_like(small), smallest)
@@ -152,7 +152,7 @@ def smallest_shown(table: Published | None, public: bool | None) -> int:
 def hide_more(
     count: FloatArray | IntArray, small: BoolArray, valid: BoolArray, smallest: int
 ) -> BoolArray:
-    """Hide more counts of each row than the small ones, so that its sum does not tell them.
+    """Hide more counts of each row than the small ones, so that its sum does not reveal them.
 
     At least one further count is hidden, from the last to the first, until those hidden have
     ``smallest`` people beyond the ``smallest`` that each further one is known to have. Whoever

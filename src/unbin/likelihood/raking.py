@@ -1,13 +1,18 @@
 """Individual targets that agree with the published counts.
 
 Given the model, person i is in bin k with probability q_ik. The published counts of the block are
-met by raking, Q_ik ∝ q_ik r_k with rows that sum to 1 and columns that sum to the counts, and the
-best guess of a target is Σ_k Q_ik E[y | x_i, bin k]. As the noise goes to 0 this becomes the
-paper's sort-and-clip.
+met by raking (the limit of iterative proportional fitting), Q_ik ∝ q_ik r_k with rows that sum to 1
+and columns that sum to the counts, and the best guess of a target is Σ_k Q_ik E[y | x_i, bin k]. As
+the noise goes to 0 this becomes the paper's sort-and-clip.
 
-Draws come from the exact law of the bins given the counts, P(bins) ∝ Π q_{i, bin of i} over all
-assignments with those counts: ranks of a draw from the model start it, random swaps of two
+Draws come from the exact distribution of the bins given the counts, P(bins) ∝ Π q_{i, bin of i}
+over all assignments with those counts: ranks of a draw from the model start it, random swaps of two
 people's bins (Metropolis) finish it.
+
+References
+----------
+Deming, W. E. and Stephan, F. F. (1940). On a least squares adjustment of a sampled frequency table
+when the expected marginal totals are known. *Annals of Mathematical Statistics*, 11, 427-444.
 """
 
 from __future__ import annotations

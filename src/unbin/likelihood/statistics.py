@@ -7,7 +7,7 @@ bins always sum to 1. Three things are done to the cut points:
 - those outside the family's domain are dropped;
 - **far cuts**: a cut with fewer than ``max(5, n / 1000)`` people of all blocks certainly on one
   side of it is dropped, which merges the near-empty far bins into their neighbour. Their counts
-  say nothing about the coefficients, yet one person in a bin with expected count 1e-6 would
+  hold no information on the coefficients, yet one person in a bin with expected count 1e-6 would
   contribute 1e6 to the goodness of fit. A block always keeps its most central cut;
 - **a block's own extremes**: a finite outer edge with nobody outside it, at a value that is an
   edge of no other block, is read as that block's minimum or maximum and left open.
@@ -82,7 +82,7 @@ def _shared_counts(
 ) -> PublishedCounts | None:
     """Count a table whose blocks all have the same adjoining bins; None for any other table.
 
-    The cuts of all blocks are those of everybody together, so that one block tells them.
+    The cuts of all blocks are those of everybody together, so that one block shows them.
     """
     n_blocks, width = len(release.n), int(table.start[1])
     same = np.array_equal(table.start, width * np.arange(n_blocks + 1))

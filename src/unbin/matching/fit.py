@@ -1,4 +1,4 @@
-"""A whole matching fit: bounds, starts, solver, and what the release cannot tell."""
+"""A whole matching fit: bounds, starts, solver, and whether the release identifies anything."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from unbin.release.units import units_of
 from unbin.rows.design import Design, with_rows
 
 _SAME_OBJECTIVE = 0.01
-"""Restarts whose objectives differ by less than this share of what there is to explain agree."""
+"""Restarts whose objectives differ by less than this share of the null divergence agree."""
 _SAME_COEFFICIENTS = 0.05
 """Restarts whose linear predictors differ by more than this share of their spread disagree."""
 
@@ -32,7 +32,7 @@ class MatchingFit:
     Attributes
     ----------
     solution : Solution
-        The best of all restarts; its status says whether the release can tell.
+        The best of all restarts; its status says whether the coefficients are identified.
     z : (n,) or None
         Imputed targets, in the order of the design; None where not all rows are in memory.
     spread : float
@@ -139,7 +139,7 @@ def _start(init: str | FloatArray, objective: Objective, rng: np.random.Generato
 def _identification(
     design: Design, bounds: RankBounds, family: BregmanFamily, disagreement: float
 ) -> Status | None:
-    """Recognise the releases that matching cannot tell anything from."""
+    """Recognise the releases from which matching identifies nothing."""
     domain = family.domain
     at_ends = np.isin(bounds.lower, (domain.low, domain.high)) & (bounds.lower == bounds.upper)
     if at_ends.all():

@@ -1,9 +1,10 @@
 """The paper's z-step: sort the means, clip each to the bounds of its rank, unsort.
 
-Lemma 4 of the paper, with its extensions to histograms (several order statistics) and to blocks.
-For every identically separable Bregman divergence the best targets z that satisfy the release are
-isotonic with the mean (Lemmas 1 and 2), and given that order the problem separates into one convex
-problem per person, solved by clipping:
+Lemma 3 of the paper (its equation 5), with the extensions to histograms, which are several order
+statistics (Section 2.2), and to blocks (Section 2.3). For every identically
+separable Bregman divergence the best targets z that satisfy the release are isotonic with the mean
+(Lemmas 1 and 2), and given that order the problem separates into one convex problem per person,
+solved by clipping:
 
     z_(j) = min(upper_j, max(lower_j, mean_(j))),   j the rank of the mean within its block.
 

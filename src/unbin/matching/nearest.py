@@ -1,4 +1,4 @@
-"""The z-step over all counts that may have been suppressed: the best split, then the lemma."""
+"""The z-step over all counts that may have been suppressed: the best split, then Lemma 3."""
 
 from __future__ import annotations
 

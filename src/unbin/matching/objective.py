@@ -1,4 +1,4 @@
-"""The paper's objective, with the targets at their best or held fixed.
+"""The paper's objective (its equation 1), with the targets at their best or held fixed.
 
     F(theta) = min over z satisfying the release of D(z || mean(theta)) / n + ridge
 
@@ -74,7 +74,7 @@ class Objective:
         return np.asarray(gram + np.diag(self.ridge))
 
     def null_divergence(self) -> float:
-        """Return about D(z || average z) / n: what there is to explain."""
+        """Return about D(z || average z) / n, the divergence of a model without slopes."""
         if self.bounds is None:
             assert self.z is not None
             values, weight = self.z, np.ones(len(self.z))

@@ -1,4 +1,4 @@
-"""Which published run does each row's rank fall into? The numba kernel under the lemma.
+"""Which published run does each row's rank fall into? The numba kernel of the z-step.
 
 Rows lie block by block. The runs of a block cut its ranks into pieces, and only the rows near a
 cut need their exact rank. So the rows of a block are counted into equal-width buckets; a bucket

@@ -7,7 +7,7 @@ block solve
     f_k(r) = min over c of f_(k-1)(r - c) + C_k(r) - C_k(r - c),     low_k ≤ c ≤ high_k,
 
 from the first bin to the last: dynamic programming over the ranks at which bin k may end. Together
-with Lemma 4 this is the exact minimum over all targets that satisfy the release.
+with Lemma 3 of the paper this is the exact minimum over all targets that satisfy the release.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Selecting cut ranks when the people of a block lie in several parts.
 
-The lemma needs to know, for each run of ranks, between which two values of eta its people lie.
+The z-step needs to know, for each run of ranks, between which two values of eta its people lie.
 With a block's people in several parts nobody sees all of its values; but counts of values add. So
 each cut rank is bracketed: count the values of every part in equal-width buckets, keep the bucket
 that holds the rank, count again in finer ones, and at last ask for the few values left in the

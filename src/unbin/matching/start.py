@@ -26,7 +26,7 @@ def block_means_start(
     if design.fit_intercept:
         columns = np.column_stack([np.ones(len(people)), columns])
     # noise of a block mean times its people is about the noise of a person: a penalty of one
-    # person per feature keeps slopes that the blocks hardly determine from running away
+    # person per feature keeps slopes that the blocks hardly determine from diverging
     penalty = np.full(columns.shape[1], float(design.varies.sum() + design.fit_intercept))
     penalty[: design.fit_intercept] = 0.0
     gram = columns.T @ (people[:, None] * columns) + np.diag(penalty)

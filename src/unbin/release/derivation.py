@@ -1,9 +1,9 @@
-"""What the totals of a table tell about the counts that it hides.
+"""What the totals of a table reveal about the counts that it hides.
 
 The hidden counts of a table of blocks by bins lie in intervals, and their rows and columns add up
 to published totals. How far each can be worked out is a pair of linear programs; because every
-count is in one row and one column, their solutions are whole numbers, so that the bounds are those
-of all whole tables.
+count is in one row and one column (a transportation problem), their solutions are whole numbers, so
+that the bounds are those of all whole tables.
 """
 
 from __future__ import annotations

@@ -366,7 +366,8 @@ class Release:
         blocks : (n_rows,) block id of each row of X
             May be left out when the release has one block of known size.
         scale : bool
-            Rescale the counts of blocks that count other people than X, and say by how much.
+            Rescale the counts of blocks whose totals differ from the rows of X, and say by how
+            much.
         on_missing : {"error", "drop"}
             What to do about people without a release and releases without people. "drop" leaves
             such releases out; such people stay in X, but nothing is published about them.

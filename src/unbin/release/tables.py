@@ -4,7 +4,7 @@ Every table keeps the rows of all blocks one after the other: ``start[b]:start[b
 rows of block ``b``. No function here loops over blocks.
 
 A histogram, a cumulative distribution and a set of order statistics are three spellings of the
-same table (section 1.1 of the paper): the cumulative count at an edge is the rank of the order
+same table (Section 1.1 of the paper): the cumulative count at an edge is the rank of the order
 statistic whose value is that edge, and an end that is left open is the first or the last order
 statistic left out.
 """
@@ -312,7 +312,7 @@ def check_order(table: OrderStatistics, names: TextArray) -> None:
     """Raise unless the ranks of a tidy table increase with its values.
 
     Ranks are compared with ranks and quantiles with quantiles: before the people of a block are
-    known, nothing tells which of a rank and a quantile is the larger.
+    known, it is not known which of a rank and a quantile is the larger.
     """
     block = block_of_rows(table.start)
     for kind, rows, position in (

@@ -76,7 +76,7 @@ def _points(release: Release) -> tuple[FloatArray, FloatArray]:
 def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
     """Return the weighted median, and a spread: from the quartiles if these differ.
 
-    One value tells no spread, as two bins with one edge between them do not; then it is 1.
+    One value has no spread, nor have two bins with one edge between them; then it is 1.
     """
     if not len(value):
         return 0.0, 1.0

@@ -1,7 +1,11 @@
-"""Contextual effects: the block means of the features as further columns (Mundlak's device).
+"""Contextual effects: the block means of the features as further columns (Mundlak terms).
 
-With them the coefficients of the features are effects within blocks, told apart by the shape of
-the blocks' tables, and the contextual coefficients are what goes with living in the block.
+With them the coefficients of the features are effects within blocks, identified by the shape of the
+blocks' tables, and the contextual coefficients are the effects between blocks less those within.
+
+References
+----------
+Mundlak, Y. (1978). On the pooling of time series and cross section data. *Econometrica*, 46, 69-85.
 """
 
 from __future__ import annotations
@@ -81,7 +85,7 @@ class Context:
 
 
 def _by_text(block_means: Mapping[Any, ArrayLike] | None) -> dict[str, ArrayLike]:
-    """Return block means by the text of their ids, which blocks are told by."""
+    """Return block means by the text of their ids, by which blocks are looked up."""
     if block_means is None:
         return {}
     if not isinstance(block_means, Mapping):

@@ -14,7 +14,7 @@ _NONE = "–"
 
 @dataclass(frozen=True, slots=True)
 class GainRow:
-    """What one table tells about one set of people."""
+    """What one table discloses about one set of people."""
 
     table: str
     people: str

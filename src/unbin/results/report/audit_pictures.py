@@ -1,4 +1,4 @@
-"""The pictures of an audit: what finer bins tell attackers, and what they are good for."""
+"""The pictures of an audit: what finer bins reveal to attackers, and what they are good for."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def write_report(path: str | Path, html: str) -> None:
 
 
 def _words(model: AggregatedGLM) -> list[str]:
-    """Return identification, fit and efficiency in sentences; the status is told elsewhere."""
+    """Return identification, fit and efficiency in sentences; the status is shown elsewhere."""
     if model.method_ == "likelihood":
         return [note for note in model.summary().notes if not note.startswith("Status: ")]
     return [word for word in model.diagnostics_.sentences() if word != model.status_.value]

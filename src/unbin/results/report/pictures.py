@@ -104,7 +104,7 @@ def _panel(
 
 
 def total_is_safe(table: Published, shown: IntArray, smallest: int) -> bool:
-    """Return whether the sums over all blocks tell too little of what is masked or not drawn.
+    """Return whether the sums over all blocks reveal too little of what is masked or not drawn.
 
     Whoever subtracts the counts shown from a sum learns that of the others: it must be a sum of
     at least two blocks and ``smallest`` people. And each masked count must still have
