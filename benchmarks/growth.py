@@ -23,7 +23,7 @@ import unbin
 from timing import best_of, people  # it keeps to one thread
 from unbin.datasets import Simulation
 from unbin.families import get_family
-from unbin.likelihood.fit import make_problem
+from unbin.likelihood.problem import make_problem
 from unbin.likelihood.scoring import score_sums
 from unbin.likelihood.start import starting_point
 from unbin.matching.fit import matching_bounds

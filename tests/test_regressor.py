@@ -19,8 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import unbin
 from tests.helpers.releases import assert_fills_bins, suppressed
 from unbin import AggregatedRegressor
-from unbin._status import Status
-from unbin._watching import watching
+from unbin._watching import Status, watching
 from unbin.datasets import simulate
 from unbin.exceptions import (
     AggregatedTargetError,

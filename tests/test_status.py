@@ -2,7 +2,7 @@
 
 import pytest
 
-from unbin._status import Status
+from unbin._watching import Status
 
 
 @pytest.mark.parametrize("status", Status)

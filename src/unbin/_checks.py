@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -114,3 +114,13 @@ def check_generator(random_state: Any) -> np.random.Generator:
             f"random_state: must be a seed, got {random_state!r}; pass a whole number of at least "
             "0, or None"
         ) from None
+
+
+def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
+    """Return the checked value, or None where it is to be chosen."""
+    return None if isinstance(value, str) and value == "auto" else check(name, value)
+
+
+def path_or_none(name: str, path: Any) -> str | None:
+    """Return a path as text, or None."""
+    return None if path is None else str(check_path(name, path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -250,3 +251,21 @@ def as_finite(
     if not np.isfinite(numbers).all():
         raise error(f"{where}: must be finite, got NaN or inf; drop those rows")
     return numbers
+
+
+# -- kinds of X ------------------------------------------------------------------------------------
+
+
+def is_source(X: Any) -> bool:
+    """Tell whether X names files, or lies on a cluster, rather than being an array."""
+    return isinstance(X, str | Path) or is_dask(X)
+
+
+def is_dask(X: Any) -> bool:
+    """Tell whether X is a Dask collection."""
+    return hasattr(X, "__dask_graph__")
+
+
+def is_wide(X: Any) -> bool:
+    """Tell whether X is a matrix of tabmat."""
+    return type(X).__module__.split(".")[0] == "tabmat"

@@ -6,11 +6,16 @@ import sys
 from typing import Any
 
 import numpy as np
+from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from unbin._typing import FloatArray
 
 JITTER = 1e-6
-"""Added to the variance of every statistic: a bin that can hold nobody then has no weight."""
+"""Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
+_MANY = 300
+"""Rows from which Cholesky, many times faster, is tried before the eigenvalues are asked for."""
+_FLAT = 1e-10
+"""Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
 
 def namespace(array: Any) -> Any:
@@ -23,3 +28,67 @@ def like(array: Any, values: FloatArray) -> Any:
     if isinstance(array, np.ndarray):
         return values
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
+
+
+# -- symmetric matrices that may be singular -------------------------------------------------------
+
+
+def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve a symmetric system, ignoring directions that carry nothing.
+
+    The matrix is scaled to a unit diagonal first, entries below 1e-10 of the largest (columns of
+    the design are standardised) and eigenvalues below 1e-10 counting as 0.
+    """
+    diagonal = np.diag(matrix)
+    alive = diagonal > _FLAT * diagonal.max(initial=0.0)
+    shrink = np.where(alive, 1.0 / np.sqrt(np.where(alive, diagonal, 1.0)), 0.0)
+    scaled, right = matrix * np.outer(shrink, shrink), (right.T * shrink).T
+    factor = _definite_factor(scaled + np.diag(~alive), 1e-6)
+    if factor is not None:
+        result = cho_solve((factor, True), right)
+    else:
+        values, vectors = np.linalg.eigh(scaled)
+        inverse = np.where(values > _FLAT, 1.0 / np.maximum(values, _FLAT), 0.0)
+        result = vectors @ ((vectors.T @ right).T * inverse).T
+    return np.asarray((result.T * shrink).T)
+
+
+def whitening(matrix: FloatArray) -> FloatArray:
+    """Return a basis W with Wᵀ H W = 1, without directions whose curvature is next to nothing."""
+    factor = _definite_factor(matrix, 1e-7)
+    if factor is not None:
+        return np.asarray(solve_triangular(factor, np.eye(len(factor)), lower=True).T)
+    values, vectors = np.linalg.eigh(matrix)
+    keep = values > _FLAT * values[-1]
+    return np.asarray(vectors[:, keep] / np.sqrt(values[keep]))
+
+
+def bounded_whitening(matrix: FloatArray) -> FloatArray:
+    """Return W with Wᵀ H W = 1, directions without information kept at a bounded length."""
+    size = np.sqrt(np.diag(matrix))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    floor = max(float(values.max(initial=0.0)), 1e-300) * 1e-8
+    return np.asarray(vectors / np.sqrt(np.maximum(values, floor)) / size[:, None])
+
+
+def inverse_form(vector: FloatArray, matrix: FloatArray) -> tuple[float, int]:
+    """Return vᵀ C⁻¹ v and the rank of C, scaled to a unit diagonal."""
+    size = np.sqrt(np.maximum(np.diag(matrix), 0.0))
+    size = np.where(size > 0, size, 1.0)
+    values, vectors = np.linalg.eigh(matrix / np.outer(size, size))
+    keep = values > _FLAT
+    rotated = vectors.T @ (vector / size)
+    return float((rotated[keep] ** 2 / values[keep]).sum()), int(keep.sum())
+
+
+def _definite_factor(matrix: FloatArray, smallest: float) -> FloatArray | None:
+    """Return the Cholesky factor of a large matrix, unless its pivots are too far apart."""
+    if len(matrix) < _MANY:
+        return None
+    try:
+        factor = cholesky(matrix, lower=True)
+    except LinAlgError:
+        return None
+    pivots = np.diag(factor) ** 2
+    return None if pivots.min() <= smallest * pivots.max() else np.asarray(factor)

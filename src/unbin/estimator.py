@@ -19,8 +19,10 @@ from unbin._checks import (
     check_number,
     check_share,
     check_whole,
+    path_or_none,
+    value_or_auto,
 )
-from unbin._frames import as_floats, refuse_masked
+from unbin._frames import as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
@@ -34,8 +36,6 @@ from unbin.fitting.inputs import (
     feature_names,
     new_offset,
     note_columns,
-    path_or_none,
-    value_or_auto,
     warn_of,
 )
 from unbin.fitting.methods import METHODS
@@ -47,8 +47,7 @@ from unbin.fitting.tabulate import covariance_of, glance, summarise, tabulate
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
-from unbin.rows.engines import ENGINES, Options, open_engine
-from unbin.rows.wide import is_wide
+from unbin.rows.engines import ENGINES, Layout, Options, open_engine
 
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
 STARTS = ("block-means", "random")
@@ -390,7 +389,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if targets is not None:
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
-            check_rows(targets[0], X.shape[0])
+            check_rows(targets, X.shape[0])
             y = TRANSFORMS[self.target_transform].target(targets[0])
             y.release.check_domain(fit.family.domain, family=fit.family.name)
             blocks = y.blocks if blocks is None else blocks
@@ -487,9 +486,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if contextual is not False and self.method != "likelihood":
             raise ParameterError("contextual: needs method='likelihood', got 'matching'")
         max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
-        settings = Settings(
-            alpha=value_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
+        layout = Layout(
             fit_intercept=check_flag("fit_intercept", self.fit_intercept),
+            seed=int(check_random_state(self.random_state).randint(2**31)),
+        )
+        settings = Settings(
+            layout=layout,
+            alpha=value_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
             contextual=contextual,
             n_trials=self.n_trials,
             solver=self.solver,
@@ -497,7 +500,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             n_init=self.n_init,
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
-            seed=int(check_random_state(self.random_state).randint(2**31)),
             method=self.method,
             checkpoint=path_or_none("checkpoint", self.checkpoint),
         )

@@ -36,7 +36,7 @@ from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterErr
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
 from unbin.fitting.transforms import TRANSFORMS
-from unbin.likelihood.ecological import block_targets
+from unbin.likelihood.counts import block_targets
 from unbin.likelihood.order import published_order
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release, tables
@@ -177,7 +177,7 @@ class _Job:
         """Return the features as numbers, checked as a fit checks them."""
         X = refuse_masked(self.X, where="X")
         checked = validate_data(clone(self.model), X, dtype=np.float64)
-        check_rows(self.target, len(checked))
+        check_rows([self.target], len(checked))
         refuse_huge(checked, where="X")
         return np.asarray(checked)
 

@@ -15,8 +15,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unbin._blocks import deal_blocks
 from unbin._checks import check_choice, check_number, check_whole
 from unbin._frames import as_floats, filled, refuse_masked
-from unbin._status import Status
 from unbin._typing import ArrayLike, FloatArray, IntArray
+from unbin._watching import Status
 from unbin.exceptions import (
     AggregatedTargetError,
     DomainError,
@@ -171,7 +171,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             found = _observed(settings.learner(X, y), y)
         else:
             X = validate_data(rows, X, dtype=np.float64, ensure_all_finite=finite)
-            check_rows(target, len(X))
+            check_rows([target], len(X))
             found = _fit(X, target, settings)
         self._assign(found, rows, len(X), 1 if target is None else len(target.release))
         if not found.status.identified:
@@ -219,7 +219,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             null = float(family.divergence(y, np.full_like(y, y.mean())).sum())
             error = float(family.divergence(y, mean).sum())
             return 1.0 - error / null if null > 0 else float(error == 0)
-        check_rows(target, len(mean))
+        check_rows([target], len(mean))
         target.release.check_domain(family.domain, family=family.name)
         design = lay_out(np.empty((len(mean), 0)), target.codes, len(target.release))
         eta = family.link(mean[design.order])

@@ -11,7 +11,7 @@ from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
 from unbin.likelihood.choice import RIDGES, Candidate, _choose, _scores, candidate_families
-from unbin.likelihood.fit import make_problem
+from unbin.likelihood.problem import make_problem
 from unbin.likelihood.statistics import published_counts
 from unbin.rows.design import lay_out
 

@@ -13,7 +13,7 @@ from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.identification import identification
+from unbin.likelihood.diagnostics import identification
 from unbin.rows.design import lay_out
 
 

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 from tests.helpers.cases import coef_of, make_case
-from unbin._status import Status
-from unbin._watching import watching
+from unbin._watching import Status, watching
 from unbin.families import get_family
 from unbin.likelihood import fit as fit_module
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.fit import _explains_more, make_problem, pooled_fit, ridge_penalty
-from unbin.likelihood.identification import identification
+from unbin.likelihood.diagnostics import identification
+from unbin.likelihood.fit import _explains_more, pooled_fit
+from unbin.likelihood.problem import make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.scoring import ScoringResult, _Memory, score_sums
-from unbin.likelihood.thinning import thin, worth_thinning
 from unbin.rows.design import lay_out
 
 

@@ -8,12 +8,13 @@ import pytest
 from tests.helpers.cases import make_case, names_of
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.ecological import block_means_regression, block_targets
-from unbin.likelihood.identification import (
+from unbin.likelihood.counts import block_targets
+from unbin.likelihood.diagnostics import (
     compare_with_block_means,
     efficiency,
     identification,
 )
+from unbin.likelihood.start import block_means_regression
 from unbin.release.aggregation import aggregate
 
 

@@ -7,12 +7,12 @@ import pytest
 from scipy.optimize import minimize
 
 from tests.helpers.cases import block_mean, make_case, names_of, without_tables
-from unbin._status import Status
+from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import fit as fit_module
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.fit import make_problem
+from unbin.likelihood.problem import make_problem
 from unbin.likelihood.scoring import ScoringResult, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.release.aggregation import aggregate

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 
 from tests.helpers.cases import make_case
+from unbin._linalg import solve_scaled
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
-from unbin.likelihood.fit import make_problem, ridge_penalty
-from unbin.likelihood.moments import PublishedMeans, accumulate, block_moments
-from unbin.likelihood.scoring import score_blocks, score_sums, solve_scaled
+from unbin.likelihood.moments import accumulate, block_moments
+from unbin.likelihood.problem import PublishedMeans, make_problem, ridge_penalty
+from unbin.likelihood.scoring import score_blocks, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
 from unbin.release.aggregation import aggregate

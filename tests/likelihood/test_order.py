@@ -5,12 +5,12 @@ import pytest
 
 from tests.helpers.cases import coef_of, make_case, names_of
 from tests.helpers.releases import quantile_release
-from unbin._status import Status
+from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.fit import make_problem
 from unbin.likelihood.order import order_sums, published_order
+from unbin.likelihood.problem import make_problem
 from unbin.likelihood.start import starting_point
 from unbin.release.aggregation import aggregate
 

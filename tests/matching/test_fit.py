@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unbin
 from tests.helpers.releases import assert_fills_bins, quantile_release
-from unbin._status import Status
+from unbin._watching import Status
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning
 from unbin.families import get_family

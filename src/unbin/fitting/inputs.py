@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin._checks import check_path, check_whole
+from unbin._checks import check_whole
 from unbin._frames import as_floats, refuse_huge
 from unbin._typing import ArrayLike, FloatArray
 from unbin.exceptions import (
@@ -54,18 +54,14 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
     return None
 
 
-def check_rows(target: AggregatedTarget, n: int) -> None:
-    """Raise unless the target was aligned with the n rows of X."""
-    if len(target) != n:
-        raise AlignmentError(
-            f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
-            "block of each row of X to align()"
-        )
-
-
-def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> Any:
-    """Return the checked value, or None where it is to be chosen."""
-    return None if isinstance(value, str) and value == "auto" else check(name, value)
+def check_rows(targets: list[AggregatedTarget], n: int) -> None:
+    """Raise unless targets were aligned with the n rows of X."""
+    for target in targets:
+        if len(target) != n:
+            raise AlignmentError(
+                f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
+                "block of each row of X to align()"
+            )
 
 
 def check_observed(y: FloatArray, family: Family) -> None:
@@ -118,11 +114,6 @@ def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) 
             f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
         )
     return Columns(tuple(map(str, features or ())), block, offset)
-
-
-def path_or_none(name: str, path: Any) -> str | None:
-    """Return a path as text, or None."""
-    return None if path is None else str(check_path(name, path))
 
 
 def check_threads(n_jobs: Any) -> int:

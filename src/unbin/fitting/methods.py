@@ -7,21 +7,20 @@ from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
-from unbin._status import Status
 from unbin._typing import FloatArray
-from unbin._watching import unwatched
+from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
 from unbin.fitting.model import BinScale, Fit, Settings
 from unbin.fitting.observed import fit_observed
 from unbin.likelihood.choice import RIDGES, Candidate, Selection, candidate_families, choose
+from unbin.likelihood.counts import representative_values
 from unbin.likelihood.diagnostics import Diagnostics, diagnose, has_context
-from unbin.likelihood.ecological import representative_values
 from unbin.likelihood.fit import fit_likelihood
+from unbin.likelihood.inference import LikelihoodFit
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
-from unbin.likelihood.results import LikelihoodFit
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
@@ -30,7 +29,7 @@ from unbin.rows.design import Design
 from unbin.rows.engines import Everybody
 
 _RESTARTS_IF_UNSURE = 4
-_TELLING = ("method", "alpha", "fit_intercept", "contextual", "solver", "tol")
+_TELLING = ("method", "alpha", "contextual", "solver", "tol")
 """Settings that make a fit another fit."""
 
 
@@ -72,7 +71,7 @@ def likelihood_fit(
             contextual, found = False, solve(False)
     design, family, p = designs[contextual], model.family, designs[contextual].n_parameters
     coef, intercept = design.to_coefficients(found.theta)
-    intercept += found.block_average if settings.fit_intercept else 0.0
+    intercept += found.block_average if settings.layout.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,
@@ -127,7 +126,7 @@ def matching_fit(
             n_init=_number_of_starts(settings.n_init, len(release), design.n_parameters),
             tol=settings.tol,
             max_iter=settings.max_iter,
-            rng=np.random.default_rng(settings.seed),
+            rng=np.random.default_rng(settings.layout.seed),
         )
     solution = fit.solution
     if solution.status is not Status.INTERRUPTED:
@@ -220,7 +219,8 @@ def _kept(
     """Keep the coefficients of a fit at its checkpoint, and start from those that are there."""
     if settings.checkpoint is None:
         return nullcontext()
-    told = {"family": family, **{name: getattr(settings, name) for name in _TELLING}}
+    told = {"family": family, "fit_intercept": settings.layout.fit_intercept}
+    told |= {name: getattr(settings, name) for name in _TELLING}
     fit = fingerprint(release, design.center, design.scale, told)
     return checkpointed(settings.checkpoint, fit)
 

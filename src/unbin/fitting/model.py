@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unbin._status import Status
 from unbin._typing import ArrayLike, FloatArray
+from unbin._watching import Status
 from unbin.families import Family
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
@@ -122,7 +122,7 @@ class Settings:
     """The estimator's parameters that fits read, checked; None is to be chosen."""
 
     alpha: float | None
-    fit_intercept: bool
+    layout: Layout
     contextual: bool | None
     n_trials: int
     solver: str
@@ -130,11 +130,5 @@ class Settings:
     n_init: str | int
     tol: float
     max_iter: int
-    seed: int
     method: str
     checkpoint: str | None
-
-    @property
-    def layout(self) -> Layout:
-        """How rows are laid out."""
-        return Layout(fit_intercept=self.fit_intercept, seed=self.seed)

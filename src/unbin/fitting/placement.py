@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from unbin._frames import as_floats, refuse_huge, refuse_masked
+from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
 from unbin.fitting.inputs import (
@@ -25,12 +24,11 @@ from unbin.fitting.inputs import (
     check_width,
 )
 from unbin.fitting.transforms import TRANSFORMS
-from unbin.release import AggregatedTarget, Release
+from unbin.release import Release
 from unbin.rows.engines import Blocks, Engine, Everybody
 from unbin.rows.parts import one_blas_thread
-from unbin.rows.sources import is_source
 from unbin.rows.survey import Surveyed
-from unbin.rows.wide import check_wide, is_wide
+from unbin.rows.wide import check_wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,6 @@ def place(
         Whose domain targets must be in.
     model : AggregatedGLM
     """
-    prepare = partial(_prepared, transform=TRANSFORMS[model.target_transform], family=family)
     if is_source(X):
         releases, columns = as_releases(y), as_columns(X, given.block, given.features, given.offset)
         with engine.parts(X, columns) as parts, computing():
@@ -89,13 +86,13 @@ def place(
             whole = surveyed.whole
             check_width(len(whole.mean))
             people = engine.people(surveyed)
-            aligned = [prepare(release.align_to(whole.blocks, whole.rows)) for release in releases]
+            aligned = [release.align_to(whole.blocks, whole.rows) for release in releases]
+            found = [(people, _prepared(release, model, family)) for release in aligned]
             names = np.array(columns.features, dtype=object) if columns.features else None
-            found = [(people, release) for release in aligned]
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
     X = refuse_masked(X, where="X")
-    engine.check(X)
+    own = engine.takes(X)
     # scikit-learn notes columns on the model, and a failed fit must leave that as it was
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):
@@ -109,15 +106,18 @@ def place(
         with computing():
             yield placed
         return
-    X, names = _features(X, given, engine, model)
+    X, names = _features(X, given, model, own=own)
     n = X.shape[0]
-    offset = given.offset if engine.owns(given.offset) else check_offset(given.offset, n, family)
+    offset = given.offset if own else check_offset(given.offset, n, family)
+    tied: list[tuple[Blocks, Release]]
     if targets is None:
         blocks = engine.blocks(given.block, n)
         aligned = [release.align_to(blocks.names, blocks.size) for release in as_releases(y)]
-        tied = [(blocks, prepare(release)) for release in aligned]
+        tied = [(blocks, release) for release in aligned]
     else:
-        tied = [_tied(target, n, prepare) for target in targets]
+        check_rows(targets, n)
+        tied = [(Blocks(t.release.blocks, t.codes, t.release.n), t.release) for t in targets]
+    tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
         yield Placed(found, False, isinstance(y, list | tuple), X.shape[1], names)
@@ -143,12 +143,16 @@ def _observed(
     offset = check_offset(given.offset, len(X), family)
     everybody = Blocks(np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)]))
     people = engine.rows(X, everybody, offset)
-    return Placed([(people, y)], True, False, X.shape[1], _names(model))
+    names = getattr(model, "feature_names_in_", None)
+    return Placed([(people, y)], True, False, X.shape[1], names)
 
 
-def _features(X: Any, given: Given, engine: Engine, model: Any) -> tuple[Any, Any]:
-    """Return the features of people in memory, checked, and their names."""
-    if engine.owns(X):
+def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
+    """Return the features of people in memory, checked, and their names.
+
+    ``own`` are of a kind that only the engine knows.
+    """
+    if own:
         check_width(X.shape[1])
         if given.features is None:
             return X, None
@@ -162,23 +166,12 @@ def _features(X: Any, given: Given, engine: Engine, model: Any) -> tuple[Any, An
     X = validate_data(model, X, dtype=np.float64)
     check_width(X.shape[1])
     refuse_huge(X, where="X")
-    return X, _names(model)
+    return X, getattr(model, "feature_names_in_", None)
 
 
-def _names(model: Any) -> Any:
-    """Return what scikit-learn noted of the columns of X."""
-    return getattr(model, "feature_names_in_", None)
-
-
-def _tied(target: AggregatedTarget, n: int, prepare: Any) -> tuple[Blocks, Release]:
-    check_rows(target, n)
-    release = prepare(target.release)
-    return Blocks(release.blocks, target.codes, release.n), release
-
-
-def _prepared(release: Release, *, transform: Any, family: Family | None) -> Release:
+def _prepared(release: Release, model: Any, family: Family | None) -> Release:
     """Return a release on the scale that is modelled, inside the domain of the family."""
-    release = transform.release(release)
+    release = TRANSFORMS[model.target_transform].release(release)
     if family is not None:
         release.check_domain(family.domain, family=family.name)
     return release

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from unbin._blocks import deal_blocks
-from unbin._status import Status
 from unbin._typing import FloatArray, IntArray
+from unbin._watching import Status
 from unbin.exceptions import FitInterruptedError, ParameterError
 from unbin.families import Family, get_family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.fit import make_problem, ridge_penalty, solve
+from unbin.likelihood.fit import solve
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.moments import Problem
+from unbin.likelihood.problem import Problem, make_problem, ridge_penalty
 from unbin.likelihood.start import starting_point
 from unbin.likelihood.statistics import looks_counted, lowest_end, published_counts
 from unbin.release import Release

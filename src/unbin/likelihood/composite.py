@@ -18,8 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import minimize
 
+from unbin._linalg import bounded_whitening
 from unbin._typing import FloatArray
-from unbin.likelihood.moments import Problem, block_moments
+from unbin.likelihood.moments import block_moments
+from unbin.likelihood.problem import Problem
 
 _SMALLEST = 1e-10
 """Expected counts are not taken below this, so that far tails keep a finite logarithm."""
@@ -36,15 +38,12 @@ class CompositeSums:
     gradient : (p,)
     information : (p, p)
         H, without the ridge.
-    meat : (p, p)
-        Σ D_bᵀ diag(1/m) S_b diag(1/m) D_b, the variance of the score; zeros when not asked for.
     block_scores : (B, p)
     """
 
     objective: float
     gradient: FloatArray
     information: FloatArray
-    meat: FloatArray
     block_scores: FloatArray
 
 
@@ -58,16 +57,14 @@ class CompositeResult:
     converged: bool
 
 
-def composite_sums(
-    problem: Problem, free: FloatArray, penalty: FloatArray, *, covariance: bool = False
-) -> CompositeSums:
+def composite_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> CompositeSums:
     """Return the composite objective and its derivatives in one pass over the rows."""
     p, counts = len(free), problem.counts
-    information, meat = np.zeros((p, p)), np.zeros((p, p))
+    information = np.zeros((p, p))
     block_scores = np.zeros((len(counts.n), p))
     objective = 0.5 * float(penalty @ free**2)
     valid = counts.valid()
-    for part in block_moments(problem, free, covariance=covariance):
+    for part in block_moments(problem, free, covariance=False):
         use = valid[part.blocks]
         mean = np.maximum(part.mean[:, : counts.n_bins], _SMALLEST)
         slopes = part.derivative[:, : counts.n_bins] * use[:, :, None]
@@ -77,12 +74,8 @@ def composite_sums(
         block_scores[part.blocks] = ((c / mean)[:, None, :] @ slopes)[:, 0]
         scaled = slopes / np.sqrt(mean)[:, :, None]
         information += np.tensordot(scaled, scaled, axes=([0, 1], [0, 1]))
-        if covariance:
-            inner = part.covariance[:, : counts.n_bins, : counts.n_bins]
-            over = slopes / mean[:, :, None]
-            meat += np.tensordot(over, inner @ over, axes=([0, 1], [0, 1]))
     gradient = penalty * free - block_scores.sum(axis=0)
-    return CompositeSums(objective, gradient, information, meat, block_scores)
+    return CompositeSums(objective, gradient, information, block_scores)
 
 
 def maximise_composite(
@@ -95,7 +88,7 @@ def maximise_composite(
 ) -> CompositeResult:
     """Maximise the composite likelihood from ``free``."""
     first = composite_sums(problem, free, penalty)
-    unwhiten = whitening(first.information + np.diag(penalty))
+    unwhiten = bounded_whitening(first.information + np.diag(penalty))
 
     def objective(move: FloatArray) -> tuple[float, FloatArray]:
         sums = composite_sums(problem, free + unwhiten @ move, penalty)
@@ -114,12 +107,3 @@ def maximise_composite(
         int(found.nit),
         bool(found.success or np.abs(found.jac).max() <= 0.05),
     )
-
-
-def whitening(information: FloatArray) -> FloatArray:
-    """Return W with Wᵀ H W = 1, directions without information kept at a bounded length."""
-    size = np.sqrt(np.diag(information))
-    size = np.where(size > 0, size, 1.0)
-    values, vectors = np.linalg.eigh(information / np.outer(size, size))
-    floor = max(float(values.max(initial=0.0)), 1e-300) * 1e-8
-    return np.asarray(vectors / np.sqrt(np.maximum(values, floor)) / size[:, None])

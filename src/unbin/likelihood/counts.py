@@ -1,4 +1,10 @@
-"""Counts of people in a partition of the family's domain."""
+"""Counts of people in a partition of the family's domain, and what can be read off them.
+
+Far bins that a fitted model all but rules out are merged. Under tails heavier than the family's a
+bin may hold people although its expected count over all blocks is 1e-6; each of them would add a
+million to the misfit and decide the sandwich. What is left after merging still shows the heavy
+tail, on a scale that can be read.
+"""
 
 from __future__ import annotations
 
@@ -71,3 +77,121 @@ class PublishedCounts:
         share = np.maximum(expected, 1e-300) / self.n[:, None]
         total = np.where(self.valid(), self.count * np.log(share), 0.0).sum()
         return float(total / max(int(self.n[self.known].sum()), 1))
+
+
+_SMALLEST = 5.0
+"""Expected people of all blocks that a far bin needs to stand alone."""
+
+
+def merge_unlikely(counts: PublishedCounts, expected: FloatArray) -> PublishedCounts | None:
+    """Merge far bins with an expected count below 5 over all blocks into their neighbours.
+
+    Bins that differ between blocks are left alone, and two bins always remain.
+
+    Parameters
+    ----------
+    counts : PublishedCounts
+    expected : (B, K)
+
+    Returns
+    -------
+    PublishedCounts or None
+        None when nothing needs merging.
+    """
+    if not counts.shared or counts.n_bins <= 2:
+        return None
+    pooled = expected[counts.known].sum(axis=0)
+    first = int(np.searchsorted(np.cumsum(pooled), _SMALLEST))
+    last = counts.n_bins - 1 - int(np.searchsorted(np.cumsum(pooled[::-1]), _SMALLEST))
+    if last <= first or (first == 0 and last == counts.n_bins - 1):
+        return None
+    edges = np.arange(first, last + 1)
+    starts = np.concatenate([[0], edges[1:]])
+    upper = np.concatenate([counts.upper[edges[:-1]], counts.upper[-1:]])
+    count, low, high = (
+        None if values is None else np.add.reduceat(values, starts, axis=1)
+        for values in (counts.count, counts.low, counts.high)
+    )
+    assert count is not None
+    return PublishedCounts(counts.n, counts.lower[starts], upper, count, counts.known, low, high)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockTargets:
+    """A mean and a variance per block, read off its table.
+
+    Attributes
+    ----------
+    mean, variance : (B,)
+        NaN where nothing was published.
+    """
+
+    mean: FloatArray
+    variance: FloatArray
+
+    @property
+    def known(self) -> BoolArray:
+        """Blocks about which something was published."""
+        return np.isfinite(self.mean)
+
+
+def block_targets(
+    counts: PublishedCounts,
+    means: FloatArray | None = None,
+    middle: FloatArray | None = None,
+    *,
+    value: FloatArray | None = None,
+) -> BlockTargets:
+    """Read each block's mean and variance off its counts, or take the published mean.
+
+    Blocks without counts or mean take ``middle``, a published value near their median. ``value``
+    are the means of the bins, (B, K) or (K,); representative values when left out.
+    """
+    if value is None:
+        value = representative_values(counts)
+    c, n = counts.count, counts.n
+    mean = np.where(counts.known, (c * value).sum(axis=1) / n, np.nan)
+    variance = (c * (value - mean[:, None]) ** 2).sum(axis=1) / n
+    variance = np.where(counts.known, variance, np.nan)
+    if means is not None:
+        mean = np.where(np.isfinite(means), means, mean)
+    if middle is not None:
+        mean = np.where(np.isfinite(mean), mean, middle)
+    return BlockTargets(mean, variance)
+
+
+def representative_values(counts: PublishedCounts) -> FloatArray:
+    """Return one value per bin, shape (B, K): midpoints, and exponential tails at open ends.
+
+    An open end has the mean excess that makes its density meet its neighbour's, between a quarter
+    of and twice the neighbour's width. Padding gets 0.
+    """
+    shape = counts.count.shape
+    lower, upper = (np.broadcast_to(edge, shape) for edge in (counts.lower, counts.upper))
+    if counts.whole:  # (a, b] holds the integers a + 1 to b, and none is below 0
+        lower, upper = np.maximum(np.floor(lower), -1) + 0.5, np.floor(upper) + 0.5
+    width = upper - lower
+    inner = np.isfinite(width) & (width >= 0)
+    share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count
+    density = np.where(inner, (share + 0.5) / np.maximum(width, 0.5 * _typical(width, inner)), 0.0)
+    fallback = _typical(width, inner)
+    scale = _tail(share + 0.5, np.roll(density, -1, axis=1), np.roll(width, -1, axis=1), fallback)
+    below = np.isneginf(lower) & np.isfinite(upper)
+    result = np.where(inner, 0.5 * (np.where(inner, lower, 0.0) + np.where(inner, upper, 0.0)), 0.0)
+    result = np.where(below, np.where(below, upper, 0.0) - scale, result)
+    scale = _tail(share + 0.5, np.roll(density, 1, axis=1), np.roll(width, 1, axis=1), fallback)
+    above = np.isposinf(upper) & np.isfinite(lower)
+    return np.where(above, np.where(above, lower, 0.0) + scale, result)
+
+
+def _typical(width: FloatArray, inner: BoolArray) -> float:
+    positive = width[inner & (width > 0)]
+    return float(np.median(positive)) if positive.size else 1.0
+
+
+def _tail(count: FloatArray, density: FloatArray, width: FloatArray, fallback: float) -> FloatArray:
+    """Return the mean excess of an open bin over its edge."""
+    usable = density > 0
+    width = np.where(usable, width, fallback)
+    excess = np.where(usable, count / np.where(usable, density, 1.0), 0.5 * fallback)
+    return np.asarray(np.clip(excess, 0.25 * width, 2.0 * width))

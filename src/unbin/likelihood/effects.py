@@ -27,10 +27,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc
 
-from unbin._status import Status
+from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray, IntArray
-from unbin.likelihood.moments import Problem
-from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score, solve_scaled
+from unbin._watching import Status
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score
 from unbin.likelihood.start import step_scale
 
 _LEVEL = 0.05

@@ -6,31 +6,21 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin._status import Status
+from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray
+from unbin._watching import Status
 from unbin.exceptions import ReleaseError
-from unbin.families import Family, Interval
+from unbin.families import Family
 from unbin.likelihood.composite import composite_sums, maximise_composite
-from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
-from unbin.likelihood.inference import covariance
-from unbin.likelihood.means import mean_error, published_means, solve_means
-from unbin.likelihood.memory import check_room
-from unbin.likelihood.merging import merge_unlikely
+from unbin.likelihood.inference import LikelihoodFit, covariance
+from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
-from unbin.likelihood.moments import Problem
 from unbin.likelihood.order import published_order
-from unbin.likelihood.results import LikelihoodFit
-from unbin.likelihood.scoring import (
-    ScoringResult,
-    log_score,
-    score_sums,
-    solve_quasi_score,
-    solve_scaled,
-)
+from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
+from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
 from unbin.likelihood.start import null_point, starting_point, step_scale
-from unbin.likelihood.statistics import looks_counted, published_counts
-from unbin.likelihood.thinning import thin, worth_thinning
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
@@ -111,42 +101,6 @@ def fit_likelihood(
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
     found = _finish(problem, result, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
-
-
-def make_problem(design: Design, release: Release, family: Family) -> Problem:
-    """Bring rows, release and family together."""
-    release.check_domain(family.domain, family=family.name)
-    counts = published_counts(release, family.domain, smallest=family.smallest_count)
-    means = release.means
-    has_means = means is not None and bool(np.isfinite(means).any())
-    family.check_statistics(shared=counts.shared, means=has_means, values=False)
-    if family.free_shape:
-        counts = replace(counts, whole=looks_counted(release))
-    coordinates = family.coordinates(
-        design.n_parameters, counts.n_bins, fit_intercept=design.fit_intercept
-    )
-    published = None
-    if means is not None and not _tell_totals(counts, family.domain):
-        published = published_means(counts, means)
-    problem = Problem(design, counts, family, coordinates, published, release.noise_sd)
-    check_room(problem)
-    return problem
-
-
-def _tell_totals(counts: PublishedCounts, domain: Interval) -> bool:
-    """Tell whether every bin holds one whole number, so that counts tell totals, and means nothing.
-
-    Both together would have a singular covariance.
-    """
-    exact = domain.integer and counts.low is None and bool(counts.known.all())
-    return exact and bool((counts.lower >= counts.upper).all())
-
-
-def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
-    """Return the ridge weight of each free parameter, times the number of people."""
-    weight = problem.n_people * problem.design.ridge(alpha)
-    weight = weight[int(problem.coordinates.fixed_intercept) :]
-    return np.concatenate([weight, np.zeros(problem.coordinates.n_nuisance)])
 
 
 def solve(
@@ -276,9 +230,10 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
     df = float(sums.block_df.sum() - alive.sum())
     misfit = float(sums.block_misfit.sum())
     left = misfit - effects_misfit(sums, problem.block_variance)
+    average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
-        found = composite_sums(problem, free, penalty, covariance=True)
+        found = composite_sums(problem, free, penalty)
         information, scores = found.information, found.block_scores
     cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
     theta, nuisance = problem.coordinates.split(free)
@@ -302,7 +257,7 @@ def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Lik
         counts=problem.counts,
         expected=sums.mean[:, :n_bins],
         block_sd=float(np.sqrt(problem.block_variance)),
-        block_average=average_effect(sums, problem.block_variance, problem.counts.n),
+        block_average=average,
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
     )

@@ -16,12 +16,11 @@ from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import edges_of
+from unbin.likelihood.problem import edges_of
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.tables import histogram_to_cumulative
-from unbin.rows.kernels import kernel
-from unbin.rows.rows import Rows
+from unbin.rows.rows import Rows, kernel
 
 _PIECE_ROWS = 1 << 13
 

@@ -12,28 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.ecological import block_targets
-from unbin.likelihood.moments import Problem, PublishedMeans
+from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums, solve_quasi_score
 from unbin.likelihood.start import step_scale
 
 _ROUNDS = 8
 _LONGEST = 2.0
-
-
-def published_means(counts: PublishedCounts, means: FloatArray) -> PublishedMeans | None:
-    """Lay out published means with a unit that puts totals on the scale of counts."""
-    means = np.asarray(means, dtype=float)
-    known = np.isfinite(means)
-    if not known.any():
-        return None
-    spread = float(np.nanmean(block_targets(counts).variance)) if counts.informative else 0.0
-    if spread <= 0:
-        n = counts.n[known]
-        center = np.average(means[known], weights=n)
-        spread = float(np.average(n * (means[known] - center) ** 2))
-    return PublishedMeans(means, float(np.sqrt(spread)) or 1.0)
 
 
 def solve_means(

@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import OptimizeResult, minimize
 
-from unbin._status import Status
+from unbin._linalg import bounded_whitening
 from unbin._typing import FloatArray
-from unbin.likelihood.composite import whitening
-from unbin.likelihood.moments import Problem, block_moments
+from unbin._watching import Status
+from unbin.likelihood.moments import block_moments
 from unbin.likelihood.order import PublishedOrder, order_sums
+from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums
 
 _ROUNDS = 4
@@ -44,7 +45,7 @@ def solve_mixed(
     n_iter, status, unwhiten = 0, Status.NOT_CONVERGED, np.eye(len(free))
     for _ in range(_ROUNDS if counted else 1):
         frozen = _covariances(problem, free) if counted else None
-        unwhiten = whitening(_first_information(problem, order, free, penalty, frozen))
+        unwhiten = bounded_whitening(_first_information(problem, order, free, penalty, frozen))
         found = _minimise(problem, order, free, penalty, frozen, unwhiten, tol, max_iter)
         moved = float(np.abs(found.x).max(initial=0.0))
         free, n_iter = free + unwhiten @ found.x, n_iter + int(found.nfev)

@@ -25,12 +25,11 @@ from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Family
 from unbin.families.base import BinModel, DensityModel
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import Problem
 from unbin.likelihood.order_laws import integer_law, real_law
+from unbin.likelihood.problem import Problem
 from unbin.likelihood.statistics import full_lists
 from unbin.release import Release
-from unbin.rows.kernels import kernel
-from unbin.rows.rows import Rows
+from unbin.rows.rows import Rows, kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ import numpy as np
 from unbin._checks import check_flag
 from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import ParameterError
-from unbin.likelihood.inference import excess_misfit
-from unbin.likelihood.results import LikelihoodFit
+from unbin.likelihood.inference import LikelihoodFit, excess_misfit
 from unbin.release.alignment import SMALL
 
 

@@ -26,11 +26,10 @@ from numba import njit
 from unbin._blocks import Chunk, chunks_of
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.ecological import representative_values
+from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
-from unbin.likelihood.results import LikelihoodFit
+from unbin.likelihood.inference import LikelihoodFit
 from unbin.likelihood.statistics import full_lists, published_counts
 from unbin.release import Release
 from unbin.release.tables import OrderStatistics, join_histograms, order_to_histogram

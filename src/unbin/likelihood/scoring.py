@@ -21,15 +21,14 @@ from typing import Any
 
 import numpy as np
 from numba import njit
-from scipy.linalg import LinAlgError, cho_solve, cholesky
 
-from unbin._linalg import JITTER, like, namespace
-from unbin._status import Status
+from unbin._linalg import JITTER, like, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
-from unbin._watching import Step, is_watched, stop_after
+from unbin._watching import Status, Step, is_watched, stop_after
 from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, Law, Problem, finish, map_moments
-from unbin.rows.kernels import kernel
+from unbin.likelihood.moments import BlockMoments, finish, map_moments
+from unbin.likelihood.problem import Law, Problem
+from unbin.rows.rows import kernel
 
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
@@ -39,10 +38,6 @@ _RUN_AWAY = 1.0
 that runs away does, and where it has gone every derivative and so the score is 0."""
 _MOST_LOST = 0.95
 """Hidden counts take at most this share of the information in any direction."""
-_MANY = 300
-"""Parameters from which Cholesky is tried before the eigenvalues are asked for."""
-_DEFINITE = 1e-6
-"""Pivots of a matrix with unit diagonal above this are far from singular."""
 _BATCH = 512
 """Statistics whose cross-products are formed at a time."""
 _CLOSE = 1e-2
@@ -302,38 +297,6 @@ def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     share, axes = np.linalg.eigh(white.T @ lost @ white)
     left = (axes * (1 - np.clip(share, 0.0, _MOST_LOST))) @ axes.T
     return np.asarray(root @ left @ root.T)
-
-
-def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve a symmetric system, ignoring directions that carry nothing.
-
-    The matrix is scaled to a unit diagonal first, entries below 1e-10 of the largest (columns of
-    the design are standardised) and eigenvalues below 1e-10 counting as 0.
-    """
-    diagonal = np.diag(matrix)
-    alive = diagonal > 1e-10 * diagonal.max(initial=0.0)
-    shrink = np.where(alive, 1.0 / np.sqrt(np.where(alive, diagonal, 1.0)), 0.0)
-    scaled, right = matrix * np.outer(shrink, shrink), (right.T * shrink).T
-    result = _solve_definite(scaled, right) if len(matrix) >= _MANY else None
-    if result is None:
-        values, vectors = np.linalg.eigh(scaled)
-        inverse = np.where(values > 1e-10, 1.0 / np.maximum(values, 1e-10), 0.0)
-        result = vectors @ ((vectors.T @ right).T * inverse).T
-    return np.asarray((result.T * shrink).T)
-
-
-def _solve_definite(matrix: FloatArray, right: FloatArray) -> FloatArray | None:
-    """Solve by Cholesky, many times faster for many parameters; None if close to singular."""
-    factor = matrix.copy()
-    dead = np.diag(factor) == 0
-    factor[dead, dead] = 1.0
-    try:
-        factor = cholesky(factor, lower=True, overwrite_a=True)
-    except LinAlgError:
-        return None
-    if np.diag(factor).min() ** 2 < _DEFINITE:
-        return None
-    return np.asarray(cho_solve((factor, True), right))
 
 
 def solve_quasi_score(

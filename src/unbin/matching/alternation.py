@@ -15,9 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unbin._status import Status
 from unbin._typing import FloatArray, KeyArray
-from unbin._watching import Step, stop_after, unwatched
+from unbin._watching import Status, Step, stop_after, unwatched
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit
 from unbin.matching.nearest import nearest_targets

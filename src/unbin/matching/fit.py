@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbin._status import Status
 from unbin._typing import FloatArray
+from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import BregmanFamily
 from unbin.families.base import unweighted

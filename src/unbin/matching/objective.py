@@ -18,8 +18,7 @@ from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
 from unbin.matching.spread import spread_sums
 from unbin.rows.design import Design
-from unbin.rows.kernels import kernel
-from unbin.rows.rows import Rows
+from unbin.rows.rows import Rows, kernel
 
 
 @dataclass(frozen=True, slots=True)

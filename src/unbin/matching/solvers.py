@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cholesky, solve_triangular
 from scipy.optimize import minimize
 
-from unbin._status import Status
+from unbin._linalg import whitening
 from unbin._typing import FloatArray
-from unbin._watching import Step, stop_after, unwatched
+from unbin._watching import Status, Step, stop_after, unwatched
 from unbin.families import Units
 from unbin.matching.objective import Objective
 
@@ -30,12 +29,6 @@ class Smooth(Protocol):
         """Return the size of what there is to explain."""
 
 
-_FLAT = 1e-10
-"""Directions whose curvature is this much smaller than the largest are left alone."""
-_MANY = 300
-"""Parameters from which Cholesky is tried before the eigenvalues are asked for."""
-_DEFINITE = 1e-7
-"""Pivots closer together than this are far from singular."""
 _RESTARTS = 4
 """How often L-BFGS starts afresh when its line search gives up at a kink."""
 
@@ -91,26 +84,9 @@ class Whitening:
 
 def whiten(objective: Smooth, theta: FloatArray) -> Whitening:
     """Precondition once, with the full Hessian at the start."""
-    hessian = objective.hessian(theta)
-    basis = _definite_basis(hessian) if len(hessian) >= _MANY else None
-    if basis is None:
-        values, vectors = np.linalg.eigh(hessian)
-        keep = values > _FLAT * values[-1]
-        basis = vectors[:, keep] / np.sqrt(values[keep])
+    basis = whitening(objective.hessian(theta))
     null = objective.null_divergence()
     return Whitening(theta, basis, float(np.sqrt(2.0 * null)) if null > 0 else 1.0)
-
-
-def _definite_basis(hessian: FloatArray) -> FloatArray | None:
-    """Return L⁻ᵀ with H = L Lᵀ, many times faster for many parameters; None if nearly singular."""
-    try:
-        factor = cholesky(hessian, lower=True)
-    except LinAlgError:
-        return None
-    pivots = np.diag(factor) ** 2
-    if pivots.min() <= _DEFINITE * pivots.max():
-        return None
-    return np.asarray(solve_triangular(factor, np.eye(len(factor)), lower=True).T)
 
 
 def lbfgs(objective: Smooth, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:

@@ -21,9 +21,8 @@ from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
-from unbin.rows.kernels import kernel
 from unbin.rows.parts import Parts, itself
-from unbin.rows.rows import Rows
+from unbin.rows.rows import Rows, kernel
 
 _BUCKETS = 32
 """Buckets that a bracket is counted in, at most."""

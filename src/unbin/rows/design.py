@@ -17,9 +17,8 @@ from unbin._blocks import chunks_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
-from unbin.rows.kernels import kernel
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, arrange
+from unbin.rows.rows import Rows, arrange, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Blocks with more rows are cut, so that threads can share them, into pieces of ..."""

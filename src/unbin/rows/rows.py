@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
 
 from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.rows.parts import LocalParts
+
+Sums = TypeVar("Sums")
 
 _PIECE_ROWS = 1 << 15
 """Rows worked on at a time: a piece of the rows and its temporaries stay in the cache."""
@@ -111,6 +114,22 @@ class Rows:
     def sums(self, values: FloatArray) -> FloatArray:
         """Add up values of the rows within each block here."""
         return np.add.reduceat(values, self.start[:-1], axis=0)
+
+
+def kernel(function: Callable[..., Sums]) -> Callable[..., Sums]:
+    """Let rows of another kind make a sum their own way: by a method of the function's name.
+
+    The function itself is for rows in memory (:class:`Rows`), and for all others
+    that have no such method.
+    """
+    name = function.__name__
+
+    @wraps(function)
+    def sums(rows: Any, *args: Any) -> Sums:
+        own = getattr(rows, name, None)
+        return function(rows, *args) if own is None else own(*args)
+
+    return sums
 
 
 def _received(matrix: FloatArray, *rest: Any) -> Rows:

@@ -66,11 +66,6 @@ class RowGroups:
     rows: tuple[int, int] | None = None
 
 
-def is_source(X: Any) -> bool:
-    """Tell whether X names files, or lies on a cluster, rather than being an array."""
-    return isinstance(X, str | Path) or is_dask(X)
-
-
 def recipes_of(X: Any, columns: Columns, part_bytes: int | None = None) -> list[Recipe]:
     """Return how to read the parts of Parquet files."""
     parts = find_parts(X, columns, part_bytes)
@@ -226,8 +221,3 @@ def _pyarrow() -> Any:
     import pyarrow as pa
 
     return pa
-
-
-def is_dask(X: Any) -> bool:
-    """Tell whether X is a Dask collection."""
-    return hasattr(X, "__dask_graph__")

@@ -25,7 +25,7 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows
 
 if TYPE_CHECKING:
-    from unbin.likelihood.moments import Law
+    from unbin.likelihood.problem import Law
 
 _SUMS = 1 << 24
 """Numbers that the sums of a part's blocks take, about: they bound its blocks."""
@@ -76,7 +76,7 @@ class WideRows(Rows):
         """Return all rows at once: a part is small, and its products are not made by the row."""
         return [slice(0, len(self))]
 
-    # -- sums over rows, each in place of the kernel of its name (see ``rows.kernels``) ------------
+    # -- sums over rows, each in place of the kernel of its name (see ``rows.rows.kernel``) --------
 
     def gram_sums(
         self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
@@ -142,11 +142,6 @@ class WideRows(Rows):
         products -= total[:, :, None] * self.center
         products /= self.scale
         return total, products
-
-
-def is_wide(X: Any) -> bool:
-    """Tell whether X is a matrix of tabmat."""
-    return type(X).__module__.split(".")[0] == "tabmat"
 
 
 def check_wide(X: Any) -> Any:

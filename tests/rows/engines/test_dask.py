@@ -23,7 +23,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's own, when workers
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch):
-    monkeypatch.setattr(sources, "_LARGEST_PART", 1)
+    monkeypatch.setattr(engine, "_LARGEST_PART", 1)
     monkeypatch.setattr(sources, "_FEWEST_ROWS", 500)
 
 

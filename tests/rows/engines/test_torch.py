@@ -20,13 +20,12 @@ from unbin.exceptions import (
 from unbin.families import get_family
 from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.ecological import bin_value_sums
-from unbin.likelihood.fit import make_problem
+from unbin.likelihood.diagnostics import told_by_person
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.identification import told_by_person
-from unbin.likelihood.moments import Law, moment_sums
+from unbin.likelihood.moments import moment_sums
+from unbin.likelihood.problem import Law, make_problem
 from unbin.likelihood.scoring import score_sums
-from unbin.likelihood.start import eta_sums, starting_point
+from unbin.likelihood.start import bin_value_sums, eta_sums, starting_point
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 from unbin.rows.design import extremes, gram_sums, lay_out, row_sums

@@ -1,15 +1,25 @@
 """Where sums over people are made: in this process, on a Dask cluster, on a GPU.
 
-A new engine is one class and one line here.
+An engine takes people as they were given and returns :class:`Everybody`, who can be laid out. A new
+one is a class of its own and one line in ``ENGINES``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Any, ClassVar, Protocol
 
-from unbin.rows.engines.base import Blocks, Engine, Everybody, Layout, Options
-
-__all__ = ["ENGINES", "Blocks", "Engine", "Everybody", "Layout", "Options", "open_engine"]
+from unbin._frames import is_dask
+from unbin._typing import IntArray, TextArray
+from unbin.exceptions import EngineError
+from unbin.rows.contextual import Context
+from unbin.rows.design import Design
+from unbin.rows.parts import LocalParts, Parts
+from unbin.rows.sources import Columns, recipes_of
+from unbin.rows.survey import Surveyed, scale_of
 
 ENGINES = {
     "local": "unbin.rows.engines.local:LocalEngine",
@@ -17,6 +27,156 @@ ENGINES = {
     "torch": "unbin.rows.engines.torch:TorchEngine",
 }
 """Every engine by its name, imported when it is asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The estimator's parameters that engines read.
+
+    Attributes
+    ----------
+    n_threads : int
+    ranked : bool
+        Whether people will be ranked within their blocks.
+    alternating : bool
+        Whether everybody's targets are needed at every step.
+    client : distributed.Client, address or None
+        Of a Dask cluster.
+    device : str or None
+    dtype : str
+        Of rows on the device.
+    checkpoint : str or None
+        Named when all workers are gone.
+    """
+
+    n_threads: int
+    ranked: bool = False
+    alternating: bool = False
+    client: Any = None
+    device: str | None = None
+    dtype: str = "float64"
+    checkpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How rows are laid out.
+
+    Attributes
+    ----------
+    fit_intercept : bool
+    seed : int
+        Changes how ties are broken.
+    """
+
+    fit_intercept: bool
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Which block each row is of.
+
+    Attributes
+    ----------
+    names : (B,) text, sorted
+    codes : (n,) array or tensor
+        Position in ``names`` of each row's block.
+    size : (B,)
+        Rows of each block.
+    """
+
+    names: TextArray
+    codes: Any
+    size: IntArray
+
+
+class Everybody(Protocol):
+    """Everybody's features, wherever they are."""
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+
+    def context(self) -> Context:
+        """Return the block means of the features."""
+
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
+
+
+class Engine:
+    """Where sums over people are made.
+
+    Attributes
+    ----------
+    takes_blocks : bool
+        Whether people in memory may come with the ids of their blocks beside the release itself.
+    takes_observed : bool
+        Whether targets may be observed.
+    """
+
+    name: ClassVar[str]
+    takes_blocks: ClassVar[bool] = False
+    takes_observed: ClassVar[bool] = False
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+
+    def takes(self, X: Any) -> bool:
+        """Tell whether features in memory, checked here, are of a kind that only this engine knows.
+
+        Raises where they are of a kind that the engine does not take.
+        """
+        return False
+
+    def blocks(self, block: Any, n: int) -> Blocks:
+        """Return the blocks of n rows in memory, from their ids."""
+        raise NotImplementedError
+
+    def rows(self, X: Any, blocks: Blocks, offset: Any) -> Everybody:
+        """Return people whose features are in memory."""
+        raise NotImplementedError
+
+    @contextmanager
+    def parts(self, X: Any, columns: Columns) -> Iterator[Parts]:
+        """Give the people of Parquet files in parts, as read, for as long as they are needed."""
+        if is_dask(X):
+            raise EngineError(
+                f"engine: {self.name!r} cannot read a Dask collection; pass engine='dask', or "
+                "X.compute()"
+            )
+        yield LocalParts(recipes_of(X, columns), self.options.n_threads)
+
+    def people(self, surveyed: Surveyed) -> Everybody:
+        """Return people who were read in parts."""
+        return InParts(surveyed)
+
+
+@dataclass(frozen=True, slots=True)
+class InParts:
+    """Features of people in parts."""
+
+    surveyed: Surveyed
+
+    @property
+    def n_features(self) -> int:
+        """Columns."""
+        return len(self.surveyed.whole.mean)
+
+    def context(self) -> Context:
+        """Return the block means of the features."""
+        return self.surveyed.whole.context()
+
+    def design(self, layout: Layout, context: Context | None = None) -> Design:
+        """Lay the rows out, the context as further columns."""
+        scale = scale_of(
+            self.surveyed.whole,
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            context=context,
+        )
+        return self.surveyed.design(scale)
 
 
 def open_engine(name: str, options: Options) -> Engine:

@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unbin._frames import as_text, column
+from unbin._frames import as_text, column, is_dask
 from unbin.exceptions import EngineError, ParameterError, UnbinError
-from unbin.rows.engines.base import Engine
+from unbin.rows.engines import Engine
 from unbin.rows.parts import (
     Recipe,
     Result,
@@ -32,7 +32,7 @@ from unbin.rows.parts import (
     one_blas_thread,
     recipes,
 )
-from unbin.rows.sources import Columns, is_dask, numbers_of, part_of, recipes_of
+from unbin.rows.sources import Columns, numbers_of, part_of, recipes_of
 from unbin.rows.survey import Part
 
 _PATIENCE = 40.0
@@ -210,7 +210,7 @@ class DaskEngine(Engine):
 
     name: ClassVar[str] = "dask"
 
-    def check(self, X: Any) -> None:
+    def takes(self, X: Any) -> bool:
         raise ParameterError(
             "engine: 'dask' takes Parquet files, Dask frames or Dask arrays, got "
             f"{type(X).__name__}; pass one of these, or engine='local'"

@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unbin._frames import is_wide
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.rows.contextual import Context, block_context
 from unbin.rows.design import Design, lay_out
-from unbin.rows.engines.base import Blocks, Engine, Layout
-from unbin.rows.wide import is_wide, lay_out_wide
+from unbin.rows.engines import Blocks, Engine, Layout
+from unbin.rows.wide import lay_out_wide
 
 
 class LocalEngine(Engine):

@@ -6,15 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from unbin._frames import as_text, refuse_masked
+from unbin._frames import as_text, is_wide, refuse_masked
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError
-from unbin.rows.engines.base import Blocks, Engine, Options
+from unbin.rows.engines import Blocks, Engine, Options
 from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
 from unbin.rows.engines.torch.machine import Machine, Tensor, open_machine, torch
 from unbin.rows.engines.torch.streaming import Streamed, parts_of, read_people
 from unbin.rows.survey import Surveyed
-from unbin.rows.wide import is_wide
 
 _DENSE = 4
 """Whole numbers that name blocks are counted if they span fewer values than this per row."""
@@ -35,7 +34,7 @@ class TorchEngine(Engine):
             )
         self.machine = open_machine(options.device, options.dtype)
 
-    def check(self, X: Any) -> None:
+    def takes(self, X: Any) -> bool:
         if is_wide(X):
             raise EngineError(
                 "engine 'torch': takes arrays, tensors or Parquet files, got a tabmat matrix; use "
@@ -43,9 +42,7 @@ class TorchEngine(Engine):
             )
         if is_tensor(X):
             check_tensor(X)
-
-    def owns(self, values: Any) -> bool:
-        return is_tensor(values)
+        return is_tensor(X)
 
     def blocks(self, block: Any, n: int) -> Blocks:
         return Blocks(*block_codes(block, n, self.machine))

@@ -12,7 +12,7 @@ from unbin._typing import IntArray, TextArray
 from unbin.exceptions import EngineError
 from unbin.rows.contextual import CONSTANT, Context
 from unbin.rows.design import Design
-from unbin.rows.engines.base import Layout, Options
+from unbin.rows.engines import Layout, Options
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.engines.torch.tiles import (
     TorchRows,

@@ -11,7 +11,7 @@ from unbin._blocks import chunks_of
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
-from unbin.rows.engines.base import InParts, Layout, Options
+from unbin.rows.engines import InParts, Layout, Options
 from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
 from unbin.rows.engines.torch.machine import Machine, torch
 from unbin.rows.engines.torch.tiles import from_rows

@@ -69,7 +69,7 @@ class TorchRows:
     place: int = 0
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    # how each sum is made of rows on a device (see ``rows.kernels``)
+    # how each sum is made of rows on a device (see ``rows.rows.kernel``)
     gram_sums = sums.gram
     row_sums = sums.by_column
     extremes = sums.ends

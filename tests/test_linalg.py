@@ -1,0 +1,68 @@
+"""Symmetric matrices that may be singular, the fast way and the long way."""
+
+import numpy as np
+import pytest
+
+from unbin import _linalg
+from unbin._linalg import bounded_whitening, inverse_form, solve_scaled, whitening
+
+SINGULAR = np.ones((4, 4)) + np.diag([1.0, 1.0, 0.0, 0.0])
+
+
+def definite(p=5, seed=0):
+    root = np.random.default_rng(seed).normal(size=(3 * p, p)) * np.geomspace(1, 1e3, p)
+    return root.T @ root
+
+
+@pytest.fixture(params=["Cholesky", "eigenvalues"])
+def way(request, monkeypatch):
+    monkeypatch.setattr(_linalg, "_MANY", 1 if request.param == "Cholesky" else 10**6)
+
+
+@pytest.mark.usefixtures("way")
+def test_definite_systems_are_solved():
+    matrix, right = definite(), np.arange(5.0)
+    np.testing.assert_allclose(solve_scaled(matrix, right), np.linalg.solve(matrix, right))
+    both = np.column_stack([right, 1 - right])
+    np.testing.assert_allclose(solve_scaled(matrix, both), np.linalg.solve(matrix, both))
+
+
+@pytest.mark.usefixtures("way")
+def test_a_parameter_without_information_stays_0():
+    matrix = np.zeros((4, 4))
+    matrix[:3, :3] = definite(3)
+    found = solve_scaled(matrix, np.array([1.0, 2.0, 3.0, 5.0]))
+    np.testing.assert_allclose(found[:3], np.linalg.solve(matrix[:3, :3], [1.0, 2.0, 3.0]))
+    assert found[3] == 0
+
+
+@pytest.mark.usefixtures("way")
+def test_a_singular_system_is_solved_where_it_can_be():
+    right = SINGULAR @ np.array([1.0, -2.0, 0.5, 0.5])
+    np.testing.assert_allclose(SINGULAR @ solve_scaled(SINGULAR, right), right)
+
+
+@pytest.mark.usefixtures("way")
+def test_whitening_makes_the_identity():
+    matrix = definite()
+    basis = whitening(matrix)
+    np.testing.assert_allclose(basis.T @ matrix @ basis, np.eye(5), atol=1e-9)
+    flat = whitening(SINGULAR)
+    assert flat.shape == (4, 3)
+    np.testing.assert_allclose(flat.T @ SINGULAR @ flat, np.eye(3), atol=1e-12)
+
+
+def test_bounded_whitening_keeps_every_direction():
+    basis = bounded_whitening(definite())
+    np.testing.assert_allclose(basis.T @ definite() @ basis, np.eye(5), atol=1e-8)
+    loose = bounded_whitening(np.diag([4.0, 0.0]))
+    assert np.isfinite(loose).all()
+    assert np.linalg.matrix_rank(loose) == 2
+
+
+def test_the_inverse_form_is_that_of_the_pseudo_inverse():
+    matrix, vector = definite(), np.arange(1.0, 6.0)
+    value, rank = inverse_form(vector, matrix)
+    assert (value, rank) == (pytest.approx(vector @ np.linalg.solve(matrix, vector)), 5)
+    value, rank = inverse_form(np.array([0.0, 2.0, 0.0]), np.diag([0.0, 4.0, 0.0]))
+    assert (value, rank) == (pytest.approx(1.0), 1)
