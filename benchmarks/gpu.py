@@ -231,7 +231,7 @@ def operations(people: People, family: str, method: str, args: argparse.Namespac
     return str(averages.table(row_limit=18))
 
 
-def pieces(args: argparse.Namespace) -> None:
+def tiles(args: argparse.Namespace) -> None:
     """Time what passes are made of, one chunk at a time, scaled up to all people."""
     people = draw(1 << 22, args.d, max(1, (1 << 22) * args.blocks[0] // args.n), 10, args.device)
     machine = device.open_machine(args.device, args.dtype)
@@ -239,7 +239,7 @@ def pieces(args: argparse.Namespace) -> None:
     found = device.people_of(people.X, *coded, None, machine, ranked=False)
     design = found.design(fit_intercept=True, seed=0, ranked=False, n_threads=1)
     rows = design.parts[0]
-    tiles = rows.chunks(args.bins + 1)[0]
+    tiles = rows.batches(args.bins + 1)[0]
     part, theta = rows.matrix[tiles], rows.theta(np.linspace(-0.3, 0.3, args.d + 1))
     flat, w = part.view(-1, part.shape[2]), part.shape[2]
     eta, blocks = rows.eta(theta, tiles), rows.tile_block[tiles]
@@ -352,7 +352,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=2, help="0 leaves the large fits out")
     parser.add_argument("--cells", type=int, help="numbers in an array worked on at a time")
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--pieces", action="store_true", help="time what passes are made of")
+    parser.add_argument("--tiles", action="store_true", help="time what passes are made of")
     return parser.parse_args()
 
 
@@ -371,8 +371,8 @@ def main() -> None:
     for family, method in cases(args):  # libraries load, numba compiles
         fit_on_device(warm, family, method, args.device, args.dtype)
     print(f"warm-up {time.perf_counter() - start:.1f} s", flush=True)
-    if args.pieces:
-        pieces(args)
+    if args.tiles:
+        tiles(args)
     if args.repeats:
         large(args)
     if args.local_n:

@@ -100,7 +100,7 @@ def bandwidth() -> None:
     problem = make_problem(design, target.release, get_family("gaussian"))
     free = starting_point(problem)
     passes = {
-        "X v": (1, lambda: [rows.eta(theta, piece) for piece in rows.pieces()]),
+        "X v": (1, lambda: [rows.eta(theta, tile) for tile in rows.tiles()]),
         "matching: objective and gradient": (2, lambda: objective.evaluate(theta)),
         "likelihood: score and information": (2, lambda: score_sums(problem, free, 0 * free)),
     }

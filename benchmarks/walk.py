@@ -1,7 +1,8 @@
 """How far one fit walks: the files and functions of unbin that a likelihood fit goes through.
 
 Functions are listed in the order in which they are first called; a switch is one that lies in
-another file than the one before it. ``--list`` prints the walk itself.
+another file than the one before it. Most switches go to accessors, so that those among functions of
+more than four lines are printed too. ``--list`` prints the walk itself.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import argparse
 import sys
 from itertools import pairwise
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
@@ -20,25 +21,42 @@ import unbin
 SOURCE = Path(unbin.__file__).parent
 
 
-def trace(call: Any) -> list[tuple[str, str]]:
-    """Return the (file, function) pairs of unbin that a call enters, each once, in order."""
-    seen: dict[tuple[str, str], None] = {}
+_SHORT = 4
+"""Lines of an accessor, at most."""
+
+
+def trace(call: Any) -> dict[tuple[str, str], int]:
+    """Return the (file, function) pairs of unbin that a call enters, in order, and their lines."""
+    seen: dict[tuple[str, str], int] = {}
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
         if event == "call" and code.co_filename.startswith(str(SOURCE)):
             file = Path(code.co_filename).relative_to(SOURCE).as_posix()
-            seen.setdefault((file, code.co_qualname))
+            seen.setdefault((file, code.co_qualname), lines(code))
 
     sys.setprofile(note)
     try:
         call()
     finally:
         sys.setprofile(None)
-    return [key for key in seen if not key[1].endswith(">")]  # comprehensions are no functions
+    # comprehensions are no functions
+    return {key: length for key, length in seen.items() if not key[1].endswith(">")}
 
 
-def walk() -> list[tuple[str, str]]:
+def lines(code: CodeType) -> int:
+    """Return how many lines of a function do something."""
+    return len({line for _, _, line in code.co_lines() if line}) - 1
+
+
+def report(what: str, found: list[tuple[str, str]]) -> None:
+    """Print files, functions and switches."""
+    files = {file for file, _ in found}
+    switches = sum(a[0] != b[0] for a, b in pairwise(found))
+    print(f"{what}: {len(files)} files, {len(found)} functions, {switches} switches of file")
+
+
+def walk() -> dict[tuple[str, str], int]:
     """Trace a fit of 1,000 people in 40 blocks to histograms."""
     rng = np.random.default_rng(0)
     county = np.repeat([f"{c:02d}" for c in range(40)], 25)
@@ -55,12 +73,11 @@ def main() -> None:
     args = parser.parse_args()
     walk()  # modules are imported, and loops compiled, by the first fit
     found = walk()
-    switches = sum(a[0] != b[0] for a, b in pairwise(found))
     if args.list:
         for file, function in found:
             print(f"{file:32} {function}")
-    files = {file for file, _ in found}
-    print(f"{len(files)} files, {len(found)} functions, {switches} switches of file")
+    report("all functions", list(found))
+    report(f"of more than {_SHORT} lines", [key for key, n in found.items() if n > _SHORT])
 
 
 if __name__ == "__main__":

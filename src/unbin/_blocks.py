@@ -10,11 +10,11 @@ import numpy as np
 from unbin._typing import BoolArray, IntArray
 
 _CHUNK_ROWS = 1 << 15
-"""Rows of a chunk, about: few enough for the cache, many enough for a thread."""
+"""Rows of a span, about: few enough for the cache, many enough for a thread."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class Span:
     """Whole blocks ``first`` to ``last - 1``, which are the rows ``rows``."""
 
     first: int
@@ -22,14 +22,14 @@ class Chunk:
     rows: slice
 
 
-def chunks_of(start: IntArray) -> tuple[Chunk, ...]:
-    """Cut the blocks into chunks of about 32,768 rows, never through a block."""
+def spans_of(start: IntArray) -> tuple[Span, ...]:
+    """Cut the blocks into spans of about 32,768 rows, never through a block."""
     wanted = np.arange(_CHUNK_ROWS, start[-1], _CHUNK_ROWS)
     large = np.flatnonzero(np.diff(start) > _CHUNK_ROWS)  # these stay alone
     inner = [np.searchsorted(start, wanted), large, large + 1]
     edges = np.unique(np.concatenate([[0], *inner, [len(start) - 1]]))
     return tuple(
-        Chunk(int(a), int(b), slice(int(start[a]), int(start[b]))) for a, b in pairwise(edges)
+        Span(int(a), int(b), slice(int(start[a]), int(start[b]))) for a, b in pairwise(edges)
     )
 
 

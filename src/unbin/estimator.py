@@ -269,7 +269,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self
         """
         family, settings = self._check_parameters()
-        engine = open_engine(self.engine, self._engine_options(settings))
+        engine = open_engine(self.engine, settings.options)
         given = Given(offset, block, features)
         with place(X, y, given, engine=engine, family=family, model=self) as placed:
             method = METHODS["observed" if placed.observed else self.method]
@@ -490,8 +490,19 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             fit_intercept=check_flag("fit_intercept", self.fit_intercept),
             seed=int(check_random_state(self.random_state).randint(2**31)),
         )
+        matching = self.method == "matching"
+        options = Options(
+            n_threads=check_threads(self.n_jobs),
+            ranked=matching,
+            alternating=matching and self.solver == "alternating",
+            client=self.client,
+            device=self.device,
+            dtype=self.dtype,
+            checkpoint=path_or_none("checkpoint", self.checkpoint),
+        )
         settings = Settings(
             layout=layout,
+            options=options,
             alpha=value_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
             contextual=contextual,
             n_trials=self.n_trials,
@@ -501,23 +512,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
-            checkpoint=path_or_none("checkpoint", self.checkpoint),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
-
-    def _engine_options(self, settings: Settings) -> Options:
-        matching = self.method == "matching"
-        return Options(
-            n_threads=check_threads(self.n_jobs),
-            ranked=matching,
-            alternating=matching and self.solver == "alternating",
-            client=self.client,
-            device=self.device,
-            dtype=self.dtype,
-            checkpoint=settings.checkpoint,
-        )
 
     def _assign(self, fits: list[Fit], *, several: bool, offset: bool, release: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""

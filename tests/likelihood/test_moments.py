@@ -229,7 +229,7 @@ def test_solving_ignores_columns_that_carry_nothing():
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize(("n_bins", "total", "d", "m"), [(5, 0, 4, 1), (2, 1, 11, 0), (7, 1, 1, 2)])
 def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
-    """Blocks of 1 to 600 people; the piece begins within a block and ends within another."""
+    """Blocks of 1 to 600 people; the tile begins within a block and ends within another."""
     rng = np.random.default_rng(0)
     start = np.concatenate([[0], np.cumsum([30, 1, 7, 8, 600, 255, 256, 257, 3, 50])])
     row, size = 20, n_bins + total

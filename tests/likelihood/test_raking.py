@@ -94,7 +94,7 @@ def test_draws_follow_the_law_of_bins_given_counts():
     target = unbin.aggregate(np.array([-1.0, -0.5, 0.5, 1.0]), codes, [-np.inf, 0, np.inf]).align(
         codes
     )
-    from unbin._blocks import chunks_of
+    from unbin._blocks import spans_of
     from unbin.likelihood.raking import Raking
     from unbin.likelihood.statistics import published_counts
     from unbin.rows.design import lay_out
@@ -106,10 +106,10 @@ def test_draws_follow_the_law_of_bins_given_counts():
     raking = Raking(eta, design.start, design.order, counts, family, np.zeros(1))
     rng = np.random.default_rng(0)
     seen = np.zeros(16)
-    (chunk,) = chunks_of(design.start)
-    _, q = raking._probabilities(chunk)
+    (span,) = spans_of(design.start)
+    _, q = raking._probabilities(span)
     for _ in range(4000):
-        high = raking._draw_bins(chunk, q, rng) > 0
+        high = raking._draw_bins(span, q, rng) > 0
         seen[int(high @ [1, 2, 4, 8])] += 1
     p = norm.sf(-eta)
     weight = np.zeros(16)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from unbin._blocks import chunks_of
+from unbin._blocks import spans_of
 from unbin.rows.design import lay_out
 
 
@@ -43,10 +43,10 @@ def test_blocks_are_contiguous_and_chunks_hold_whole_blocks(rows):
     np.testing.assert_array_equal(np.sort(design.order), np.arange(500))
     for b in range(7):
         assert (codes[design.order[design.start[b] : design.start[b + 1]]] == b).all()
-    chunks = chunks_of(design.start)
-    assert [c.first for c in chunks] + [7] == [0] + [c.last for c in chunks]
-    for chunk in chunks:
-        assert chunk.rows == slice(design.start[chunk.first], design.start[chunk.last])
+    spans = spans_of(design.start)
+    assert [c.first for c in spans] + [7] == [0] + [c.last for c in spans]
+    for span in spans:
+        assert span.rows == slice(design.start[span.first], design.start[span.last])
 
 
 def test_gram_and_block_means(rows):

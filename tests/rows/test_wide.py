@@ -108,8 +108,7 @@ def test_threads_change_nothing():
 
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 def test_many_parameters_take_the_short_way(monkeypatch):
-    monkeypatch.setattr(scoring, "_MANY", 1)
-    monkeypatch.setattr(solvers, "_MANY", 1)
+    monkeypatch.setattr(_linalg, "_MANY", 1)
     X, y, county = make_people()
     target = unbin.aggregate(y, county, 6).align(county)
     for method in ("likelihood", "matching"):

@@ -59,8 +59,8 @@ def likelihood_fit(
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
             )
-        if found.status is not Status.INTERRUPTED:
-            discard(settings.checkpoint)
+        if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
+            discard(settings.options.checkpoint)
         return found
 
     # whoever stopped the choice wants the best so far, not the first step towards it
@@ -130,7 +130,7 @@ def matching_fit(
         )
     solution = fit.solution
     if solution.status is not Status.INTERRUPTED:
-        discard(settings.checkpoint)
+        discard(settings.options.checkpoint)
     coef, intercept = design.to_coefficients(solution.theta)
     return Fit(
         family=family,
@@ -217,12 +217,12 @@ def _kept(
     design: Design, release: Release, family: Family, settings: Settings
 ) -> AbstractContextManager[FloatArray | None]:
     """Keep the coefficients of a fit at its checkpoint, and start from those that are there."""
-    if settings.checkpoint is None:
+    if settings.options.checkpoint is None:
         return nullcontext()
     told = {"family": family, "fit_intercept": settings.layout.fit_intercept}
     told |= {name: getattr(settings, name) for name in _TELLING}
     fit = fingerprint(release, design.center, design.scale, told)
-    return checkpointed(settings.checkpoint, fit)
+    return checkpointed(settings.options.checkpoint, fit)
 
 
 def _bin_scale(family: Family, found: LikelihoodFit, intercept: float) -> BinScale | None:

@@ -16,7 +16,7 @@ from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
 from unbin.rows.contextual import Context
-from unbin.rows.engines import Layout
+from unbin.rows.engines import Layout, Options
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +123,7 @@ class Settings:
 
     alpha: float | None
     layout: Layout
+    options: Options
     contextual: bool | None
     n_trials: int
     solver: str
@@ -131,4 +132,3 @@ class Settings:
     tol: float
     max_iter: int
     method: str
-    checkpoint: str | None

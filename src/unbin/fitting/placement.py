@@ -107,7 +107,8 @@ def place(
             yield placed
         return
     X, names = _features(X, given, model, own=own)
-    n = X.shape[0]
+    n, d = X.shape
+    check_width(d)
     offset = given.offset if own else check_offset(given.offset, n, family)
     tied: list[tuple[Blocks, Release]]
     if targets is None:
@@ -120,7 +121,7 @@ def place(
     tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
-        yield Placed(found, False, isinstance(y, list | tuple), X.shape[1], names)
+        yield Placed(found, False, isinstance(y, list | tuple), d, names)
 
 
 def _observed(
@@ -153,18 +154,15 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     ``own`` are of a kind that only the engine knows.
     """
     if own:
-        check_width(X.shape[1])
         if given.features is None:
             return X, None
         return X, np.array(as_columns(X, "block", given.features, None).features, dtype=object)
     if is_wide(X):
         X = check_wide(X)
-        check_width(X.shape[1])
         names = X.get_names("column")
         known = all(name is not None for name in names)
         return X, np.array(names, dtype=object) if known else None
     X = validate_data(model, X, dtype=np.float64)
-    check_width(X.shape[1])
     refuse_huge(X, where="X")
     return X, getattr(model, "feature_names_in_", None)
 

@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray
 from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
-from unbin.likelihood.composite import composite_sums, maximise_composite
+from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
-from unbin.likelihood.effects import average_effect, effects_misfit, solve_with_effects
-from unbin.likelihood.inference import LikelihoodFit, covariance
+from unbin.likelihood.effects import solve_with_effects
+from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.order import published_order
@@ -99,7 +98,7 @@ def fit_likelihood(
         if not _is_final(problem, result):
             pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
-    found = _finish(problem, result, penalty)
+    found = infer(problem, result, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
@@ -221,43 +220,3 @@ def _null_score(problem: Problem) -> float:
     eta = np.full(len(counts.n), theta[0] if problem.design.fit_intercept else 0.0)
     share = family.bins(eta, counts.lower, counts.upper, nuisance).probability
     return counts.log_score(share * counts.n[:, None])
-
-
-def _finish(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
-    """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
-    free, sums = result.free, result.sums
-    alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
-    df = float(sums.block_df.sum() - alive.sum())
-    misfit = float(sums.block_misfit.sum())
-    left = misfit - effects_misfit(sums, problem.block_variance)
-    average = average_effect(sums, problem.block_variance, problem.counts.n)
-    information, scores = sums.information, sums.block_scores
-    if result.status is Status.COMPOSITE:
-        found = composite_sums(problem, free, penalty)
-        information, scores = found.information, found.block_scores
-    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
-    theta, nuisance = problem.coordinates.split(free)
-    jacobian = problem.coordinates.jacobian(free)
-    back = problem.coordinates.inverse_jacobian(free)
-    n_bins = problem.counts.n_bins
-    return LikelihoodFit(
-        theta=theta,
-        nuisance=nuisance,
-        covariance=jacobian @ cov @ jacobian.T,
-        information=back.T @ information @ back,
-        model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
-        misfit=misfit,
-        df=df,
-        block_misfit=sums.block_misfit,
-        block_df=sums.block_df,
-        log_score=log_score(problem, sums),
-        status=result.status,
-        n_iter=result.n_iter,
-        path=result.path,
-        counts=problem.counts,
-        expected=sums.mean[:, :n_bins],
-        block_sd=float(np.sqrt(problem.block_variance)),
-        block_average=average,
-        n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
-        means=None if problem.means is None else problem.means.mean,
-    )

@@ -16,13 +16,13 @@ from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.problem import edges_of
+from unbin.likelihood.moments import edges_of
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.tables import histogram_to_cumulative
 from unbin.rows.rows import Rows, kernel
 
-_PIECE_ROWS = 1 << 13
+_TILE_ROWS = 1 << 13
 
 
 def log_scores(
@@ -95,10 +95,10 @@ def count_sums(
 ) -> tuple[FloatArray]:
     """Return Σ q by block."""
     total = np.zeros((len(rows.blocks), lower.shape[-1]))
-    for piece in rows.pieces(_PIECE_ROWS):
-        edges = edges_of(lower, upper, rows, piece)
-        q = family.bins(rows.eta(theta, piece), *edges, nuisance).probability
-        blocks, first = np.unique(rows.codes(piece), return_index=True)
+    for tile in rows.tiles(_TILE_ROWS):
+        edges = edges_of(lower, upper, rows, tile)
+        q = family.bins(rows.eta(theta, tile), *edges, nuisance).probability
+        blocks, first = np.unique(rows.codes(tile), return_index=True)
         total[np.searchsorted(rows.blocks, blocks)] += np.add.reduceat(q, first, axis=0)
     return (total,)
 

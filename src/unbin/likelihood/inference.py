@@ -20,7 +20,11 @@ from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.families import Units
+from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.effects import average_effect, effects_misfit
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.scoring import ScoringResult, log_score
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -143,6 +147,46 @@ class GoodnessOfFit:
     df: float
     ratio: float
     p_value: float
+
+
+def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
+    """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
+    free, sums = result.free, result.sums
+    alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
+    df = float(sums.block_df.sum() - alive.sum())
+    misfit = float(sums.block_misfit.sum())
+    left = misfit - effects_misfit(sums, problem.block_variance)
+    average = average_effect(sums, problem.block_variance, problem.counts.n)
+    information, scores = sums.information, sums.block_scores
+    if result.status is Status.COMPOSITE:
+        found = composite_sums(problem, free, penalty)
+        information, scores = found.information, found.block_scores
+    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
+    theta, nuisance = problem.coordinates.split(free)
+    jacobian = problem.coordinates.jacobian(free)
+    back = problem.coordinates.inverse_jacobian(free)
+    n_bins = problem.counts.n_bins
+    return LikelihoodFit(
+        theta=theta,
+        nuisance=nuisance,
+        covariance=jacobian @ cov @ jacobian.T,
+        information=back.T @ information @ back,
+        model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
+        misfit=misfit,
+        df=df,
+        block_misfit=sums.block_misfit,
+        block_df=sums.block_df,
+        log_score=log_score(problem, sums),
+        status=result.status,
+        n_iter=result.n_iter,
+        path=result.path,
+        counts=problem.counts,
+        expected=sums.mean[:, :n_bins],
+        block_sd=float(np.sqrt(problem.block_variance)),
+        block_average=average,
+        n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
+        means=None if problem.means is None else problem.means.mean,
+    )
 
 
 def covariance(

@@ -6,7 +6,7 @@ count). People are independent given their features, so with q_i the bin probabi
 
     m_b = Σ q_i,    D_b = ∂m_b/∂(free parameters),    S_b = diag(Σ q_i) - Σ q_i q_iᵀ
 
-exactly. Sums over rows add over parts of the rows, wherever they are, and pieces of a few thousand
+exactly. Sums over rows add over parts of the rows, wherever they are, and tiles of a few thousand
 rows are worked on at a time, so that no array grows with n × K.
 """
 
@@ -14,17 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.likelihood.problem import Law, Problem
+from unbin.families import Family
+from unbin.families.coordinates import Coordinates
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
-_PIECE_CELLS = 1 << 15
-"""Rows times bins worked on at a time: the arrays of a piece stay in the cache."""
+_TILE_CELLS = 1 << 15
+"""Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
+
+if TYPE_CHECKING:
+    from unbin.likelihood.problem import Problem
 
 Done = TypeVar("Done")
 
@@ -50,6 +54,117 @@ class BlockMoments:
     derivative: FloatArray
     shift: FloatArray
     covariance: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class RowModel:
+    """What some rows say about the L statistics of their blocks.
+
+    Attributes
+    ----------
+    mean : (n, L)
+        Expected statistics of each row: probabilities of bins, and the mean over ``unit``.
+    d_eta : (n, L)
+    d_nuisance : (m, n, L)
+    extra : (n, L) or (0, 0)
+        Covariances of the total with every statistic, where means were published.
+    """
+
+    mean: FloatArray
+    d_eta: FloatArray
+    d_nuisance: FloatArray
+    extra: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """What a row says about the published statistics, apart from its features.
+
+    Attributes
+    ----------
+    family : Family
+    coordinates : Coordinates
+    lower, upper : (K,) or (B, K)
+        Bins, as in ``PublishedCounts``.
+    unit : float or None
+        What totals are divided by; None when no means were published.
+    block_variance : float
+    """
+
+    family: Family
+    coordinates: Coordinates
+    lower: FloatArray
+    upper: FloatArray
+    unit: float | None
+    block_variance: float
+
+    def points(self, eta: Any) -> list[Any]:
+        """Return where a model is averaged over the effect of a block: ± one standard deviation.
+
+        Gauss-Hermite quadrature with two points: exact to the third order in the effect.
+        """
+        sd = float(np.sqrt(self.block_variance))
+        return [eta] if sd == 0 else [eta + sd, eta - sd]
+
+    @property
+    def n_bins(self) -> int:
+        """Bins of a block, padding included."""
+        return int(self.lower.shape[-1])
+
+    @property
+    def n_statistics(self) -> int:
+        """Statistics of a block: its bins, and the total if means were published."""
+        return self.n_bins + (self.unit is not None)
+
+    def rows(
+        self, rows: Rows, tile: slice, theta: FloatArray, nuisance: FloatArray, covariance: bool
+    ) -> RowModel:
+        """Return the model of some rows."""
+        eta, m = rows.eta(theta, tile), self.coordinates.n_row_nuisance
+        family, points = self.family, self.points(eta)
+        lower, upper = edges_of(self.lower, self.upper, rows, tile)
+        models = [family.bins(at, lower, upper, nuisance) for at in points]
+        q = _average([model.probability for model in models])
+        d_eta = _average([model.d_eta for model in models])
+        d_nuisance = _average([model.d_nuisance for model in models])
+        if self.unit is None:
+            return RowModel(q, d_eta, d_nuisance[:m], np.zeros((0, 0)))
+        means = [family.inverse_link(at) for at in points]
+        mean, extra = _average(means), np.zeros((len(eta), self.n_bins + 1))
+        if covariance:
+            if self.n_bins > 1:
+                within = [family.bin_means(at, lower, upper, nuisance) for at in points]
+                shares = [model.probability for model in models]
+                extra[:, :-1] = _average(
+                    [
+                        share * np.where(share > 0, inside - mean[:, None], 0.0)
+                        for share, inside in zip(shares, within, strict=True)
+                    ]
+                )
+            variances = [family.variance(at, nuisance) for at in points]
+            apart = [(each - mean) ** 2 for each in means]
+            extra[:, -1] = (_average(variances) + _average(apart)) / self.unit
+            extra /= self.unit
+        q = np.column_stack([q, mean / self.unit])
+        slope = _average([family.mean_derivative(at) for at in points])
+        d_eta = np.column_stack([d_eta, slope / self.unit])
+        padding = np.zeros((*d_nuisance.shape[:2], 1))
+        return RowModel(q, d_eta, np.concatenate([d_nuisance, padding], axis=2)[:m], extra)
+
+
+def edges_of(
+    lower: FloatArray, upper: FloatArray, rows: Rows, tile: slice
+) -> tuple[FloatArray, FloatArray]:
+    """Return the bin ends of some rows, ready for ``Family.bins``."""
+    if lower.ndim == 1:
+        return lower, upper
+    codes = rows.codes(tile)
+    return lower[codes], upper[codes]
+
+
+def _average(values: list[FloatArray]) -> FloatArray:
+    """Return the mean over the points of a block's effect."""
+    return values[0] if len(values) == 1 else 0.5 * (values[0] + values[1])
 
 
 def block_moments(
@@ -90,10 +205,10 @@ def moment_sums(
     mean = np.zeros((n_blocks, size))
     slopes = np.zeros((n_blocks, size, 1 + d + law.coordinates.n_row_nuisance))
     cross = np.zeros((n_blocks, size, size))
-    for piece in rows.pieces(max(_PIECE_CELLS // size, 256)):
-        model = law.rows(rows, piece, theta, nuisance, covariance)
+    for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
+        model = law.rows(rows, tile, theta, nuisance, covariance)
         accumulate(
-            model.mean, model.d_eta, model.d_nuisance, model.extra, rows.matrix.T, piece.start,
+            model.mean, model.d_eta, model.d_nuisance, model.extra, rows.matrix.T, tile.start,
             rows.start, mean, slopes, cross, covariance, law.n_bins,
         )  # fmt: skip
     return mean, slopes, cross

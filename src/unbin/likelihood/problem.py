@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets
+from unbin.likelihood.moments import Law
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows
 from unbin.rows.parts import machine_memory
-from unbin.rows.rows import Rows, aligned_copy
+from unbin.rows.rows import aligned_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,117 +34,6 @@ class PublishedMeans:
 
     mean: FloatArray
     unit: float
-
-
-@dataclass(frozen=True, slots=True)
-class RowModel:
-    """What some rows say about the L statistics of their blocks.
-
-    Attributes
-    ----------
-    mean : (n, L)
-        Expected statistics of each row: probabilities of bins, and the mean over ``unit``.
-    d_eta : (n, L)
-    d_nuisance : (m, n, L)
-    extra : (n, L) or (0, 0)
-        Covariances of the total with every statistic, where means were published.
-    """
-
-    mean: FloatArray
-    d_eta: FloatArray
-    d_nuisance: FloatArray
-    extra: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """What a row says about the published statistics, apart from its features.
-
-    Attributes
-    ----------
-    family : Family
-    coordinates : Coordinates
-    lower, upper : (K,) or (B, K)
-        Bins, as in ``PublishedCounts``.
-    unit : float or None
-        What totals are divided by; None when no means were published.
-    block_variance : float
-    """
-
-    family: Family
-    coordinates: Coordinates
-    lower: FloatArray
-    upper: FloatArray
-    unit: float | None
-    block_variance: float
-
-    def points(self, eta: Any) -> list[Any]:
-        """Return where a model is averaged over the effect of a block: ± one standard deviation.
-
-        Gauss-Hermite quadrature with two points: exact to the third order in the effect.
-        """
-        sd = float(np.sqrt(self.block_variance))
-        return [eta] if sd == 0 else [eta + sd, eta - sd]
-
-    @property
-    def n_bins(self) -> int:
-        """Bins of a block, padding included."""
-        return int(self.lower.shape[-1])
-
-    @property
-    def n_statistics(self) -> int:
-        """Statistics of a block: its bins, and the total if means were published."""
-        return self.n_bins + (self.unit is not None)
-
-    def rows(
-        self, rows: Rows, piece: slice, theta: FloatArray, nuisance: FloatArray, covariance: bool
-    ) -> RowModel:
-        """Return the model of some rows."""
-        eta, m = rows.eta(theta, piece), self.coordinates.n_row_nuisance
-        family, points = self.family, self.points(eta)
-        lower, upper = edges_of(self.lower, self.upper, rows, piece)
-        models = [family.bins(at, lower, upper, nuisance) for at in points]
-        q = _average([model.probability for model in models])
-        d_eta = _average([model.d_eta for model in models])
-        d_nuisance = _average([model.d_nuisance for model in models])
-        if self.unit is None:
-            return RowModel(q, d_eta, d_nuisance[:m], np.zeros((0, 0)))
-        means = [family.inverse_link(at) for at in points]
-        mean, extra = _average(means), np.zeros((len(eta), self.n_bins + 1))
-        if covariance:
-            if self.n_bins > 1:
-                within = [family.bin_means(at, lower, upper, nuisance) for at in points]
-                shares = [model.probability for model in models]
-                extra[:, :-1] = _average(
-                    [
-                        share * np.where(share > 0, inside - mean[:, None], 0.0)
-                        for share, inside in zip(shares, within, strict=True)
-                    ]
-                )
-            variances = [family.variance(at, nuisance) for at in points]
-            apart = [(each - mean) ** 2 for each in means]
-            extra[:, -1] = (_average(variances) + _average(apart)) / self.unit
-            extra /= self.unit
-        q = np.column_stack([q, mean / self.unit])
-        slope = _average([family.mean_derivative(at) for at in points])
-        d_eta = np.column_stack([d_eta, slope / self.unit])
-        padding = np.zeros((*d_nuisance.shape[:2], 1))
-        return RowModel(q, d_eta, np.concatenate([d_nuisance, padding], axis=2)[:m], extra)
-
-
-def edges_of(
-    lower: FloatArray, upper: FloatArray, rows: Rows, piece: slice
-) -> tuple[FloatArray, FloatArray]:
-    """Return the bin ends of some rows, ready for ``Family.bins``."""
-    if lower.ndim == 1:
-        return lower, upper
-    codes = rows.codes(piece)
-    return lower[codes], upper[codes]
-
-
-def _average(values: list[FloatArray]) -> FloatArray:
-    """Return the mean over the points of a block's effect."""
-    return values[0] if len(values) == 1 else 0.5 * (values[0] + values[1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from unbin._blocks import Chunk, chunks_of
+from unbin._blocks import Span, spans_of
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, representative_values
@@ -92,46 +92,46 @@ class Raking:
         target itself.
         """
         z = np.empty(len(self.eta))
-        for chunk, code, share in self._shares():
-            z[chunk.rows] = (share * self._bin_means(chunk, code, log=log)).sum(axis=1)
+        for span, code, share in self._shares():
+            z[span.rows] = (share * self._bin_means(span, code, log=log)).sum(axis=1)
         return self._to_rows_of_x(z)
 
     def shares(self) -> FloatArray:
         """Return Q, the raked probability of each bin for every person, in the order of X."""
         result = np.empty((len(self.eta), self.counts.n_bins))
-        for chunk, _, share in self._shares():
-            result[chunk.rows] = share
+        for span, _, share in self._shares():
+            result[span.rows] = share
         return self._to_rows_of_x(result)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the published counts."""
         y = np.empty(len(self.eta))
-        for chunk in chunks_of(self.start):
-            code, q = self._probabilities(chunk)
-            bins = self._draw_bins(chunk, q, rng)
-            y[chunk.rows] = self._draw_values(chunk, code, bins, rng)
+        for span in spans_of(self.start):
+            code, q = self._probabilities(span)
+            bins = self._draw_bins(span, q, rng)
+            y[span.rows] = self._draw_values(span, code, bins, rng)
         return self._to_rows_of_x(y)
 
-    def _shares(self) -> Iterator[tuple[Chunk, IntArray, FloatArray]]:
-        for chunk in chunks_of(self.start):
-            code, q = self._probabilities(chunk)
-            blocks = slice(chunk.first, chunk.last)
-            _rake(q, self._local_start(chunk), self.counts.count[blocks], self.counts.known[blocks])
-            yield chunk, code, q
+    def _shares(self) -> Iterator[tuple[Span, IntArray, FloatArray]]:
+        for span in spans_of(self.start):
+            code, q = self._probabilities(span)
+            blocks = slice(span.first, span.last)
+            _rake(q, self._local_start(span), self.counts.count[blocks], self.counts.known[blocks])
+            yield span, code, q
 
-    def _probabilities(self, chunk: Chunk) -> tuple[IntArray, FloatArray]:
-        """Return the block of every row of a chunk, and q."""
-        size = np.diff(self.start[chunk.first : chunk.last + 1])
-        code = np.repeat(np.arange(chunk.first, chunk.last), size)
+    def _probabilities(self, span: Span) -> tuple[IntArray, FloatArray]:
+        """Return the block of every row of a span, and q."""
+        size = np.diff(self.start[span.first : span.last + 1])
+        code = np.repeat(np.arange(span.first, span.last), size)
         lower, upper = self.counts.edges(code)
-        q = self.family.bins(self.eta[chunk.rows], lower, upper, self.nuisance).probability
+        q = self.family.bins(self.eta[span.rows], lower, upper, self.nuisance).probability
         return code, np.ascontiguousarray(q)
 
-    def _local_start(self, chunk: Chunk) -> IntArray:
-        return np.asarray(self.start[chunk.first : chunk.last + 1] - self.start[chunk.first])
+    def _local_start(self, span: Span) -> IntArray:
+        return np.asarray(self.start[span.first : span.last + 1] - self.start[span.first])
 
-    def _bin_means(self, chunk: Chunk, code: IntArray, *, log: bool) -> FloatArray:
-        eta, (lower, upper) = self.eta[chunk.rows], self.counts.edges(code)
+    def _bin_means(self, span: Span, code: IntArray, *, log: bool) -> FloatArray:
+        eta, (lower, upper) = self.eta[span.rows], self.counts.edges(code)
         if self.family.free_shape:
             values = representative_values(self.counts)[0]
             return np.broadcast_to(values, (len(eta), len(values)))
@@ -144,13 +144,13 @@ class Raking:
         means = np.exp(eta + s / 2)[:, None] * shifted / np.maximum(q, 1e-300)
         return np.asarray(np.clip(means, np.exp(lower), np.exp(upper)))
 
-    def _draw_bins(self, chunk: Chunk, q: FloatArray, rng: np.random.Generator) -> IntArray:
-        blocks = slice(chunk.first, chunk.last)
+    def _draw_bins(self, span: Span, q: FloatArray, rng: np.random.Generator) -> IntArray:
+        blocks = slice(span.first, span.last)
         cumulative = np.cumsum(q, axis=1)
         bins: IntArray = (rng.random((len(q), 1)) > cumulative[:, :-1]).sum(axis=1)
         _swap(
             q,
-            self._local_start(chunk),
+            self._local_start(span),
             self.counts.count[blocks].astype(np.int64),
             self.counts.known[blocks],
             rng.random(len(q)),
@@ -160,7 +160,7 @@ class Raking:
         return bins
 
     def _draw_values(
-        self, chunk: Chunk, code: IntArray, bins: IntArray, rng: np.random.Generator
+        self, span: Span, code: IntArray, bins: IntArray, rng: np.random.Generator
     ) -> FloatArray:
         lower, upper = (np.atleast_2d(edge) for edge in self.counts.edges(code))
         row = np.arange(len(code)) if len(lower) > 1 else np.zeros(len(code), dtype=np.int64)
@@ -168,7 +168,7 @@ class Raking:
         u = rng.random(len(code))
         if self.family.free_shape:
             return self._draw_by_value(low, high, bins, u)
-        return draw_in_bins(self.family, self.eta[chunk.rows], self.nuisance, low, high, u)
+        return draw_in_bins(self.family, self.eta[span.rows], self.nuisance, low, high, u)
 
     def _draw_by_value(
         self, low: FloatArray, high: FloatArray, bins: IntArray, u: FloatArray

@@ -26,8 +26,8 @@ from unbin._linalg import JITTER, like, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Status, Step, is_watched, stop_after
 from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, finish, map_moments
-from unbin.likelihood.problem import Law, Problem
+from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
+from unbin.likelihood.problem import Problem
 from unbin.rows.rows import kernel
 
 _CAPPED_STEPS = 3

@@ -1,6 +1,6 @@
 """Which published run does each row's rank fall into? The numba kernel of the z-step.
 
-Rows lie block by block. The runs of a block cut its ranks into pieces, and only the rows near a
+Rows lie block by block. The runs of a block divide its ranks, and only the rows near a
 cut need their exact rank. So the rows of a block are counted into equal-width buckets; a bucket
 that lies between two cuts is assigned as a whole, and only buckets with a cut inside are sorted.
 With coarse bounds that is a few passes over the block; with a full list it is a bucket sort.

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from unbin._blocks import chunks_of
+from unbin._blocks import spans_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
@@ -21,8 +21,8 @@ from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.rows import Rows, arrange, kernel
 
 _HUGE_BLOCK = 1 << 18
-"""Blocks with more rows are cut, so that threads can share them, into pieces of ..."""
-_PIECE_ROWS = 1 << 15
+"""Blocks with more rows are cut, so that threads can share them, into parts of ..."""
+_TILE_ROWS = 1 << 15
 """... this many."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
@@ -56,7 +56,7 @@ class Design:
     has_offset : bool
         Whether any row has an offset other than 0.
     rows : Rows or None
-        All rows in one piece, where they are in memory.
+        All rows together, where they are in memory.
     order : (n,) or None
         The row of X at each place of ``rows``.
     finishing : int
@@ -245,8 +245,8 @@ def gram_sums(
     shift = int(rows.fit_intercept)
     d = rows.matrix.shape[1]
     total = np.zeros((d + shift, d + shift))
-    for piece in rows.pieces():
-        part, w = rows.matrix[piece], weight(rows.eta(theta, piece))
+    for tile in rows.tiles():
+        part, w = rows.matrix[tile], weight(rows.eta(theta, tile))
         even = w.min() == w.max()  # as for gaussian targets: nothing to be weighted
         weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
         total[shift:, shift:] += level * (part.T @ weighted)
@@ -392,11 +392,11 @@ def over_rows(
     order: IntArray | None = None,
 ) -> Design:
     """Return the design of rows in memory, standardised already."""
-    chunks = chunks_of(rows.start)
-    whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in chunks], n_threads)
+    spans = spans_of(rows.start)
+    whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in spans], n_threads)
     parts = whole
     if np.diff(rows.start).max(initial=0) > _HUGE_BLOCK:
-        cut = [rows.take(c.first, c.last, part) for c in chunks for part in _cut(c.rows)]
+        cut = [rows.take(c.first, c.last, part) for c in spans for part in _cut(c.rows)]
         parts = LocalParts(cut, n_threads)
     return Design(
         parts=parts,
@@ -433,8 +433,8 @@ def _standardise(values: FloatArray, fit_intercept: bool) -> tuple[float, float,
 
 
 def _cut(rows: slice) -> list[slice]:
-    """Return the rows of a chunk, in pieces if it is a huge block."""
+    """Return the rows of a span, in parts if it is a huge block."""
     if rows.stop - rows.start <= _HUGE_BLOCK:
         return [rows]
-    lows = range(rows.start, rows.stop, _PIECE_ROWS)
-    return [slice(low, min(low + _PIECE_ROWS, rows.stop)) for low in lows]
+    lows = range(rows.start, rows.stop, _TILE_ROWS)
+    return [slice(low, min(low + _TILE_ROWS, rows.stop)) for low in lows]

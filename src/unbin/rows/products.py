@@ -15,7 +15,7 @@ _LANES = 8
 def accumulate(  # type: ignore[no-untyped-def]
     q, d_eta, d_nuisance, extra, columns, row, start, mean, slopes, cross, covariance, n_bins
 ):
-    """Add a piece of rows, which begins at ``row``, to the sums of its blocks.
+    """Add a tile of rows, which begins at ``row``, to the sums of its blocks.
 
     Features are copied in tiles of rows, so that products find them in the cache; the rest block
     by block, followed by zeros that make up whole vectors (the features beside them do not count).

@@ -15,8 +15,8 @@ from unbin.rows.parts import LocalParts
 
 Sums = TypeVar("Sums")
 
-_PIECE_ROWS = 1 << 15
-"""Rows worked on at a time: a piece of the rows and its temporaries stay in the cache."""
+_TILE_ROWS = 1 << 15
+"""Rows worked on at a time: a tile of the rows and its temporaries stay in the cache."""
 _HASH_START = np.uint64(14695981039346656037)
 _GATHER_ROWS = 1 << 12
 """Rows copied at a time, so that turning them column-major stays in the cache."""
@@ -79,8 +79,8 @@ class Rows:
         slopes = self.matrix[rows].T @ residual
         return np.concatenate([[residual.sum()], slopes]) if self.fit_intercept else slopes
 
-    def pieces(self, size: int = _PIECE_ROWS) -> list[slice]:
-        """Return all rows in pieces of bounded size, wherever the blocks end."""
+    def tiles(self, size: int = _TILE_ROWS) -> list[slice]:
+        """Return all rows in tiles of bounded size, wherever the blocks end."""
         return [slice(low, min(low + size, len(self))) for low in range(0, len(self), size)]
 
     def codes(self, rows: slice) -> IntArray:
@@ -198,7 +198,7 @@ def arrange(
     in_order = bool((codes[1:] >= codes[:-1]).all())
 
     def gather(first: int) -> None:
-        last = min(first + _PIECE_ROWS, n)
+        last = min(first + _TILE_ROWS, n)
         for low in range(first, last, _GATHER_ROWS):
             here = slice(low, min(low + _GATHER_ROWS, last))
             if in_order:
@@ -209,7 +209,7 @@ def arrange(
             words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
             _hash_rows(words, np.uint64(seed), key[here])
 
-    for _ in LocalParts(range(0, n, _PIECE_ROWS), n_threads).stream(gather):
+    for _ in LocalParts(range(0, n, _TILE_ROWS), n_threads).stream(gather):
         pass
     laid_out = np.zeros(n) if offset is None else offset[order]
     return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order

@@ -16,7 +16,7 @@ import numpy as np
 from numba import njit
 from scipy import sparse
 
-from unbin._blocks import chunks_of, segment_start
+from unbin._blocks import segment_start, spans_of
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import DomainError, EngineError, ParameterError
 from unbin.rows.design import Design
@@ -25,7 +25,7 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows
 
 if TYPE_CHECKING:
-    from unbin.likelihood.problem import Law
+    from unbin.likelihood.moments import Law
 
 _SUMS = 1 << 24
 """Numbers that the sums of a part's blocks take, about: they bound its blocks."""
@@ -72,7 +72,7 @@ class WideRows(Rows):
         slopes = (self.columns.transpose_matvec(residual) - self.center * total) / self.scale
         return np.concatenate([[total], slopes]) if self.fit_intercept else slopes
 
-    def pieces(self, size: int = 0) -> list[slice]:
+    def tiles(self, size: int = 0) -> list[slice]:
         """Return all rows at once: a part is small, and its products are not made by the row."""
         return [slice(0, len(self))]
 
@@ -179,9 +179,9 @@ def lay_out_wide(
     key = np.ascontiguousarray(X.matvec(draw)).view(np.uint64)[order]
     most = max(_SUMS // (_BINS * max(d, 1)), 1)
     parts = []
-    for chunk in chunks_of(start):
-        for first in range(chunk.first, chunk.last, most):
-            last = min(first + most, chunk.last)
+    for span in spans_of(start):
+        for first in range(span.first, span.last, most):
+            last = min(first + most, span.last)
             rows = slice(int(start[first]), int(start[last]))
             parts.append(
                 _part(

@@ -226,8 +226,8 @@ class DaskEngine(Engine):
                 frames = client.compute(X.to_delayed())
                 found = [client.submit(_frame_part, frame, columns, pure=False) for frame in frames]
             else:
-                pieces = client.compute(_pieces(X, columns))
-                found = [client.submit(_array_part, piece, pure=False) for piece in pieces]
+                cut = client.compute(_cut(X, columns))
+                found = [client.submit(_array_part, some, pure=False) for some in cut]
             yield DaskParts(client, found, self.options.checkpoint)
             found.clear()
             gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
@@ -245,7 +245,7 @@ def _frame_part(frame: Any, columns: Columns) -> Part:
     return part_of(values, columns, names, codes)
 
 
-def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
+def _cut(X: Any, columns: Columns) -> list[list[Any]]:
     """Cut Dask arrays into the same rows; one list per part."""
     X = X.rechunk({1: -1})
     others = [array for array in (columns.block, columns.offset) if array is not None]
@@ -255,12 +255,12 @@ def _pieces(X: Any, columns: Columns) -> list[list[Any]]:
             "per row"
         )
     cut = [X.to_delayed()[:, 0], *(array.rechunk((X.chunks[0],)).to_delayed() for array in others)]
-    return [list(piece) for piece in zip(*cut, strict=True)]
+    return [list(some) for some in zip(*cut, strict=True)]
 
 
-def _array_part(piece: list[Any]) -> Part:
+def _array_part(arrays: list[Any]) -> Part:
     """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a part."""
-    X, ids, offset = [*piece, None][:3]
+    X, ids, offset = [*arrays, None][:3]
     features = tuple(np.asfortranarray(numbers_of(np.asanyarray(X), "partition", "X")).T)
     blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
     shift = None if offset is None else numbers_of(np.asanyarray(offset), "partition", "offset")

@@ -82,7 +82,7 @@ class OnDevice:
         rows = self._lay_out(scale, ranked=self.options.ranked)
         return _design(rows, scale, self.size, finishing=self.options.n_threads)
 
-    def _chunks(self) -> Iterator[tuple[slice, Tensor]]:
+    def _batches(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows of X, some at a time, on the device in float64."""
         n = len(self.X)
         for low in range(0, n, READ_ROWS):
@@ -96,7 +96,7 @@ class OnDevice:
         """Measure the columns; block sums are not needed here."""
         n, d = 0, self.n_features
         mean, square = torch.zeros((2, d), dtype=torch.float64, device=self.machine.device)
-        for _, x in self._chunks():
+        for _, x in self._batches():
             m = len(x)
             here = x.mean(dim=0)
             x = x - here
@@ -127,7 +127,7 @@ class OnDevice:
             self.machine.send(values, torch.float64)
             for values in (scale.center, np.where(scale.varies, scale.scale, np.inf))
         )
-        for part, x in self._chunks():
+        for part, x in self._batches():
             if context is not None:
                 x = torch.cat([x, context[self.codes[part].long()]], dim=1)
             columns = ((x - center) / divide).to(self.machine.dtype)
@@ -137,7 +137,7 @@ class OnDevice:
 
     def _key(self, seed: int, context: Tensor | None) -> Tensor:
         found = []
-        for part, x in self._chunks():
+        for part, x in self._batches():
             if context is not None:
                 x = torch.cat([x, context[self.codes[part].long()]], dim=1)
             found.append(hashes(x, seed))

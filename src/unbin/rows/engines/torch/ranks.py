@@ -57,12 +57,12 @@ def matching(
         torch.zeros(n_slots + 1, dtype=rows.machine.dtype, device=at.device) for _ in range(2)
     )
     by_tile = eta[:-1].view(-1, rows.tile), residual[:-1].view(-1, rows.tile)
-    for tiles in rows.chunks(1):
+    for tiles in rows.batches(1):
         by_tile[0][tiles] = rows.eta(at, tiles)
     sums = [_match(group, family, eta, residual) for group in _placed(rows, bounds)]
     value, square = torch.stack(sums).sum(dim=0)
     gradient = torch.zeros(rows.matrix.shape[2], dtype=torch.float64, device=at.device)
-    for tiles in rows.chunks(1):
+    for tiles in rows.batches(1):
         products = torch.bmm(by_tile[1][tiles, None], rows.matrix[tiles])
         gradient += products.sum(dim=(0, 1), dtype=torch.float64)
     found = to_host([torch.cat([gradient, value[None], square[None]])])[0]

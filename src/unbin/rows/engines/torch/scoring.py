@@ -17,7 +17,7 @@ from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 from unbin.rows.engines.torch.sums import moment_tensors
 
 if TYPE_CHECKING:
-    from unbin.likelihood.problem import Law
+    from unbin.likelihood.moments import Law
     from unbin.likelihood.scoring import Evidence
     from unbin.rows.engines.torch.tiles import TorchRows
 
@@ -54,8 +54,8 @@ def score(
 def products(a: Tensor, b: Tensor) -> Tensor:
     """Return aᵀ b of two long matrices, some rows at a time: that keeps a device busy."""
     whole = len(a) // _ROWS * _ROWS
-    pieces = (matrix[:whole].reshape(-1, _ROWS, matrix.shape[1]) for matrix in (a, b))
-    left, right = pieces
+    tiles = (matrix[:whole].reshape(-1, _ROWS, matrix.shape[1]) for matrix in (a, b))
+    left, right = tiles
     return torch.bmm(left.transpose(1, 2), right).sum(dim=0) + a[whole:].T @ b[whole:]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from unbin._blocks import chunks_of
+from unbin._blocks import spans_of
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
@@ -78,11 +78,11 @@ def parts_of(X: FloatArray, names: TextArray, codes: IntArray, offset: FloatArra
     order = np.argsort(codes, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(names)))])
     groups: list[slice] = []
-    for chunk in chunks_of(start):
-        if groups and chunk.rows.stop - groups[-1].start <= READ_ROWS:
-            groups[-1] = slice(groups[-1].start, chunk.rows.stop)
+    for span in spans_of(start):
+        if groups and span.rows.stop - groups[-1].start <= READ_ROWS:
+            groups[-1] = slice(groups[-1].start, span.rows.stop)
         else:
-            groups.append(chunk.rows)
+            groups.append(span.rows)
     args = [(X, names, codes, offset, order[part]) for part in groups]
     return LocalParts([Recipe(((_part, arg),)) for arg in args])
 

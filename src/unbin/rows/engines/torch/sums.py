@@ -13,7 +13,7 @@ from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 
 if TYPE_CHECKING:
-    from unbin.likelihood.problem import Law
+    from unbin.likelihood.moments import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
 
@@ -21,7 +21,7 @@ def gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> Fl
     """See ``design.gram_sums``."""
     at, width = rows.theta(theta), rows.matrix.shape[2]
     total = torch.zeros((width, width), dtype=torch.float64, device=rows.machine.device)
-    for tiles in rows.chunks(2 * width):
+    for tiles in rows.batches(2 * width):
         part = rows.matrix[tiles]
         told = weight(rows.eta(at, tiles).double()).to(part.dtype)
         weighted = part * told[..., None]
@@ -48,7 +48,7 @@ def by_column(rows: TorchRows) -> tuple[FloatArray]:
 def ends(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
     """See ``design.extremes``."""
     low, high = [], []
-    for tiles in rows.chunks(2 * rows.matrix.shape[2]):
+    for tiles in rows.batches(2 * rows.matrix.shape[2]):
         columns, people = rows.matrix[tiles, :, 1:], rows.people(tiles) > 0
         low.append(torch.where(people, columns, torch.inf).amin(dim=(0, 1)))
         high.append(torch.where(people, columns, -torch.inf).amax(dim=(0, 1)))

@@ -122,8 +122,8 @@ class TorchRows:
         """Return 1 for every person and 0 for padding, (t, tile, 1)."""
         return self.matrix[tiles, :, :1]
 
-    def chunks(self, width: int) -> list[slice]:
-        """Return all tiles in chunks, so that ``width`` numbers per row are not too many."""
+    def batches(self, width: int) -> list[slice]:
+        """Return all tiles in batches, so that ``width`` numbers per row are not too many."""
         size = max(1, self.machine.cells // (self.tile * max(width, 1)))
         n_tiles = len(self.matrix)
         return [slice(low, min(low + size, n_tiles)) for low in range(0, n_tiles, size)]
@@ -131,7 +131,7 @@ class TorchRows:
     def by_block(self, function: Callable[[slice], Tensor], width: int) -> Tensor:
         """Add up ``function(tiles)``, (t, f) sums of each tile, over the tiles of each block."""
         total: Tensor = None
-        for tiles in self.chunks(width):
+        for tiles in self.batches(width):
             values = function(tiles).double()
             if total is None:
                 shape = (len(self.blocks), values.shape[1])
