@@ -12,7 +12,7 @@ from tests.helpers.people import draw_people
 from unbin import AggregatedGLM
 from unbin.exceptions import BinError, BlockError, EncodingError, ParameterError, SlowFitWarning
 from unbin.fitting import inputs
-from unbin.likelihood import memory
+from unbin.likelihood import problem
 from unbin.people.encoding import Encoding
 from unbin.people.reading import read_people
 from unbin.release import aggregation
@@ -32,7 +32,7 @@ def target(bins):
 
 @pytest.mark.parametrize("family", ["gaussian", "ordinal"])
 def test_too_many_bins_are_refused_with_the_number_that_fits(monkeypatch, family):
-    monkeypatch.setattr(memory, "machine_memory", lambda: 2**20)
+    monkeypatch.setattr(problem, "machine_memory", lambda: 2**20)
     message = (
         r"histogram: (\d+) bins of 20 blocks at a time take about .* GiB of memory, this machine "
         r"has .* GiB; merge them to at most (\d+) bins, or use method='matching'"
@@ -47,7 +47,7 @@ def test_too_many_bins_are_refused_with_the_number_that_fits(monkeypatch, family
 
 
 def test_ten_thousand_bins_are_foreseen(monkeypatch):
-    monkeypatch.setattr(memory, "machine_memory", lambda: 2**34)
+    monkeypatch.setattr(problem, "machine_memory", lambda: 2**34)
     n = 20_000
     y, blocks = RNG.normal(size=n), np.arange(n) % 100
     table = unbin.aggregate(y, blocks, bins=10_000).align(blocks)
@@ -56,7 +56,7 @@ def test_ten_thousand_bins_are_foreseen(monkeypatch):
 
 
 def test_a_fit_that_takes_long_says_so_before_it_begins(monkeypatch):
-    monkeypatch.setattr(memory, "_SPEED", 1e3)
+    monkeypatch.setattr(problem, "_SPEED", 1e3)
     message = (
         r"histogram: \d+ bins of 20 blocks take about \d+ seconds per pass, of which there are"
     )
@@ -65,13 +65,13 @@ def test_a_fit_that_takes_long_says_so_before_it_begins(monkeypatch):
 
 
 def test_matching_takes_any_number_of_bins(monkeypatch):
-    monkeypatch.setattr(memory, "machine_memory", lambda: 2**20)
+    monkeypatch.setattr(problem, "machine_memory", lambda: 2**20)
     model = AggregatedGLM(method="matching").fit(X, target(900))
     np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.2)
 
 
 def test_a_machine_that_does_not_tell_its_memory_tries(monkeypatch):
-    monkeypatch.setattr(memory, "machine_memory", lambda: 0)
+    monkeypatch.setattr(problem, "machine_memory", lambda: 0)
     AggregatedGLM().fit(X, target(10))
 
 

@@ -121,7 +121,7 @@ def test_a_random_state_draws_one_seed_for_files_as_for_arrays(tmp_path, monkeyp
     seeds = []
 
     def note(people, release, family, settings):
-        seeds.append(settings.seed)
+        seeds.append(settings.layout.seed)
         raise KeyError("enough")
 
     monkeypatch.setitem(estimator.METHODS, "likelihood", note)

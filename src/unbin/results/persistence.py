@@ -29,7 +29,7 @@ from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
