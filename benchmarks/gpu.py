@@ -31,9 +31,15 @@ import unbin.matching.fit
 from unbin.release import Release, tables
 from unbin.release.tables import Histogram
 from unbin.release.target import AggregatedTarget
-from unbin.rows.engines import torch as device
+from unbin.rows.engines import Layout, Options
+from unbin.rows.engines.torch import engine, layout, ranks, scoring
+from unbin.rows.engines.torch import machine as machines
+from unbin.rows.engines.torch.bins import Bins
+from unbin.rows.engines.torch.tiles import TorchRows
 
 LIMIT_S, LIMIT_TIMES = 3.0, 20.0
+KERNELS = ("gram_sums", "row_sums", "extremes", "eta_sums", "moment_sums", "score_rows")
+KERNELS += ("count_sums", "bin_value_sums", "matching_sums")
 CASES = (("gaussian", "likelihood"), ("ordinal", "likelihood"), ("gaussian", "matching"))
 
 
@@ -125,30 +131,26 @@ def watched(clock: Clock) -> Any:
         (unbin.likelihood.scoring, "score_sums", "pass (kernel and host)"),
         (unbin.matching.fit, "matching_bounds", "rank bounds"),
         (unbin.matching.fit, "block_means_start", "start (kernels included)"),
-        (device.DevicePeople, "_survey", "layout: mean and spread"),
-        (device.DevicePeople, "_key", "layout: keys"),
-        (device.DevicePeople, "_lay_out", "layout: sort, gather, keys"),
-        (device, "block_codes", "block codes"),
-        (device, "check_tensor", "check X"),
-        (device.scoring, "moment_tensors", "  of it moments"),
-        (device.scoring, "whiten", "  of it whitening"),
-        (device.scoring, "to_host", "  of it copying to the host"),
-        (device.ranks, "_place", "bounds of ranks placed"),
-        (device.ranks, "_match", "  of it sort and clip"),
+        (layout.OnDevice, "_survey", "layout: mean and spread"),
+        (layout.OnDevice, "_key", "layout: keys"),
+        (layout.OnDevice, "_lay_out", "layout: sort, gather, keys"),
+        (engine, "block_codes", "block codes"),
+        (engine, "check_tensor", "check X"),
+        (scoring, "moment_tensors", "  of it moments"),
+        (scoring, "whiten", "  of it whitening"),
+        (scoring, "to_host", "  of it copying to the host"),
+        (ranks, "_place", "bounds of ranks placed"),
+        (ranks, "_match", "  of it sort and clip"),
     ]
+    places += [(TorchRows, name, f"kernel {name}") for name in KERNELS]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     for owner, name, label in places:
         setattr(owner, name, clock.timed(label, getattr(owner, name)))
-    for kernel, function in device.KERNELS.items():
-        label = f"kernel {kernel.__name__}"
-        kernel.register(device.TorchRows, clock.timed(label, function))
     try:
         yield
     finally:
         for owner, name, function in before:
             setattr(owner, name, function)
-        for kernel, function in device.KERNELS.items():
-            kernel.register(device.TorchRows, function)
 
 
 def fit_on_device(people: People, family: str, method: str, where: str, dtype: str) -> Any:
@@ -232,13 +234,12 @@ def operations(people: People, family: str, method: str, args: argparse.Namespac
 
 
 def tiles(args: argparse.Namespace) -> None:
-    """Time what passes are made of, one chunk at a time, scaled up to all people."""
+    """Time what passes are made of, some tiles at a time, scaled up to all people."""
     people = draw(1 << 22, args.d, max(1, (1 << 22) * args.blocks[0] // args.n), 10, args.device)
-    machine = device.open_machine(args.device, args.dtype)
-    coded = device.block_codes(people.block, len(people.X), machine)
-    found = device.people_of(people.X, *coded, None, machine, ranked=False)
-    design = found.design(fit_intercept=True, seed=0, ranked=False, n_threads=1)
-    rows = design.parts[0]
+    opened = engine.TorchEngine(Options(n_threads=1, device=args.device, dtype=args.dtype))
+    blocks = opened.blocks(people.block, len(people.X))
+    design = opened.rows(people.X, blocks, None).design(Layout(fit_intercept=True))
+    rows, machine = design.parts[0], opened.machine
     tiles = rows.batches(args.bins + 1)[0]
     part, theta = rows.matrix[tiles], rows.theta(np.linspace(-0.3, 0.3, args.d + 1))
     flat, w = part.view(-1, part.shape[2]), part.shape[2]
@@ -246,7 +247,7 @@ def tiles(args: argparse.Namespace) -> None:
     edges = np.linspace(-1, 1, args.bins - 1)
     lower, upper = np.r_[-np.inf, edges], np.r_[edges, np.inf]
     laws = {
-        name: device.families.Bins(unbin.families.get_family(name), lower, upper, nuisance, machine)
+        name: Bins(unbin.families.get_family(name), lower, upper, nuisance, machine)
         for name, nuisance in (("gaussian", np.zeros(1)), ("ordinal", edges))
     }
     stack = laws["gaussian"].at(eta, blocks).stack
@@ -359,7 +360,7 @@ def arguments() -> argparse.Namespace:
 def main() -> None:
     args = arguments()
     if args.cells:
-        device.machine._CELLS.update(cpu=args.cells, other=args.cells)
+        machines._CELLS.update(cpu=args.cells, other=args.cells)
     machine = platform.processor() or platform.machine()
     if args.device.startswith("cuda"):
         machine = torch.cuda.get_device_name()
