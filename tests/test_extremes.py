@@ -112,7 +112,7 @@ def test_an_attack_that_runs_out_of_range_is_no_attack(monkeypatch):
 
 # -- outcomes that say nothing ---------------------------------------------------------------------
 
-NOTHING = "release: must tell people apart, got one bin or one value for everybody; publish more"
+NOTHING = "release: must distinguish people, got one bin or one value for everybody; publish more"
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))

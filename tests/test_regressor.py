@@ -365,7 +365,7 @@ class Broken(LinearRegression):
 @pytest.mark.parametrize(
     ("answer", "words"),
     [
-        (np.nan, "estimator: must predict finite numbers, got NaN or inf; does it run away"),
+        (np.nan, "estimator: must predict finite numbers, got NaN or inf; does it diverge"),
         ((1.0, 2.0), r"must predict one number per person, got shape \(300, 2\) for 300 people"),
     ],
 )

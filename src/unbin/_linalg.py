@@ -1,4 +1,4 @@
-"""Linear algebra that several rooms use, of arrays and of tensors."""
+"""Linear algebra that several packages share, of arrays and of tensors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from unbin._typing import FloatArray
 
 JITTER = 1e-6
-"""Added to the variance of every statistic: a bin that can hold nobody then says nothing."""
+"""Added to the variance of every statistic: a bin that can hold nobody then has no information."""
 _MANY = 300
-"""Rows from which Cholesky, many times faster, is tried before the eigenvalues are asked for."""
+"""Rows from which Cholesky, many times faster, is tried before an eigendecomposition."""
 _FLAT = 1e-10
 """Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
@@ -34,7 +34,7 @@ def like(array: Any, values: FloatArray) -> Any:
 
 
 def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
-    """Solve a symmetric system, ignoring directions that carry nothing.
+    """Solve a symmetric system, ignoring directions without information.
 
     The matrix is scaled to a unit diagonal first, entries below 1e-10 of the largest (columns of
     the design are standardised) and eigenvalues below 1e-10 counting as 0.
@@ -54,7 +54,7 @@ def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
 
 
 def whitening(matrix: FloatArray) -> FloatArray:
-    """Return a basis W with Wᵀ H W = 1, without directions whose curvature is next to nothing."""
+    """Return a basis W with Wᵀ H W = 1, without directions of negligible curvature."""
     factor = _definite_factor(matrix, 1e-7)
     if factor is not None:
         return np.asarray(solve_triangular(factor, np.eye(len(factor)), lower=True).T)

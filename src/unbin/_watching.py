@@ -1,4 +1,4 @@
-"""Watching a fit: solvers report every step, and whoever watches may stop them.
+"""Watching a fit: solvers report every step, and a watcher may stop them.
 
 A solver that is stopped keeps its last iterate and says so in its status.
 """
@@ -52,7 +52,7 @@ def watching(watcher: Watcher | None) -> Iterator[None]:
 
 @contextmanager
 def noting(note: Callable[[Step], None]) -> Iterator[None]:
-    """Call ``note`` with every step of the fits made inside, beside whoever watches already."""
+    """Call ``note`` with every step of the fits made inside, in addition to any watcher."""
     before = _watcher.get()
 
     def both(step: Step) -> bool:
@@ -88,7 +88,7 @@ class Status(Enum):
     # likelihood
     CONVERGED = "The quasi-score of the published statistics was solved."
     COMPOSITE = (
-        "The features tell almost everybody's bin, so the composite likelihood was maximised "
+        "The features determine almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
     ORDER = "The likelihood of the published order statistics was maximised."
@@ -137,7 +137,7 @@ class Status(Enum):
 
     @property
     def identified(self) -> bool:
-        """False where matching cannot have found the coefficients."""
+        """False where matching does not identify the coefficients."""
         return not self.value.startswith("not identified")
 
 

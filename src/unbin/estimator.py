@@ -82,19 +82,21 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ----------
     family : str
         Distribution of the target: "gaussian", "poisson", "binomial", "gamma",
-        "negative-binomial", "beta-binomial", "ordinal" (a cumulative link with free thresholds, for
-        tables with the same bins in every block), or "auto": held-out blocks choose.
+        "negative-binomial", "beta-binomial", "ordinal" (a cumulative logit with free thresholds:
+        proportional odds; for tables with the same bins in every block), or "auto": held-out blocks
+        choose.
     method : {"likelihood", "matching"}
-        "likelihood" solves the quasi-likelihood of the published numbers: unbiased, with standard
+        "likelihood" solves the quasi-score of the published numbers: consistent, with standard
         errors. "matching" is the estimator of the paper: the coefficients and individual targets
-        that satisfy the release and lie nearest to each other; it takes noise for signal.
+        that satisfy the release and lie nearest to each other; it mistakes noise for signal.
     alpha : float or "auto"
         Ridge, as in scikit-learn and glum: mean loss + alpha/2 ||coef||², the intercept is free.
         The paper's lambda is n alpha / 2. "auto": held-out blocks choose.
     contextual : bool or "auto"
-        Add the block means of the features as further columns, so that ``coef_`` is the effect
-        within blocks and ``contextual_coef_`` what goes with living in the block (likelihood only).
-        "auto": if held-out blocks are told better with them, and the test of bias rejects.
+        Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
+        the effect within blocks and ``contextual_coef_`` that between blocks less that within
+        (likelihood only). "auto": if they improve the predictive log score of held-out blocks, and
+        the test of ecological bias rejects.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}
@@ -112,7 +114,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     fit_intercept : bool
     tol : float
         Matching has converged when one more Newton step, targets re-ranked, would explain less
-        than ``tol²`` of what there is to explain; likelihood when the next step is shorter than
+        than ``tol²`` of the null divergence; likelihood when the next step is shorter than
         ``10 tol`` standard errors.
     max_iter : int or None
         None is 1000 for matching and 100 for likelihood.
@@ -122,7 +124,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Threads that work on the rows, -1 or None for all cores this process may use. Results are
         the same to the last bit whatever their number.
     engine : {"local", "dask", "torch"}
-        Where sums over people are made: in this process, on a Dask cluster (needs
+        Where sums over people are computed: in this process, on a Dask cluster (needs
         ``unbin[dask]``), or on a GPU (needs ``unbin[gpu]``). "dask" takes Parquet files, Dask
         frames or Dask arrays; "torch" arrays, tensors or Parquet files.
     client : distributed.Client, address of a scheduler, or None
@@ -133,20 +135,19 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Of "torch": precision of the rows and of work row by row. Sums are float64 either way;
         with "float32" coefficients agree to about five digits.
     checkpoint : path or None
-        Where to write the coefficients down at every step. A fit that finds them there goes on from
-        them; once complete it removes the file.
+        Where to save the coefficients at every step. A fit that finds them there resumes from them;
+        once complete it removes the file.
 
     Attributes
     ----------
     coef_ : (d,), or (p, d) for a list of p targets
     intercept_ : float, or (p,); 0 for ordinal, whose thresholds take its place
-        With block effects that of the average person, who lives in a large block.
+        With a random block intercept that of the average person, who lives in a large block.
     contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
     block_sd_ : float, or (p,)
-        Standard deviation of effects on the linear predictor shared by the people of a block, 0
-        where none shows (likelihood).
+        Standard deviation of the random block intercept, 0 where none shows (likelihood).
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
@@ -159,7 +160,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     status_ : Enum, or list of p
         How the fit ended; ``status_.value`` is a sentence.
     diagnostics_ : Diagnostics, or list of p
-        Whether the release can tell, goodness of fit, efficiency, ecological bias.
+        Whether the coefficients are identified, goodness of fit, relative efficiency, ecological
+        bias.
     objective_ : float, or (p,)
         Mean divergence plus ridge (matching), minus the log score per person (likelihood).
     relative_gradient_, restart_disagreement_ : float, or (p,)
@@ -170,6 +172,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     thresholds_, bin_edges_, bin_values_
         Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
         of each bin.
+
+    References
+    ----------
+    Bhowmik, A., Ghosh, J. and Koyejo, O. (2015). Generalized linear models for aggregated data.
+    *Proceedings of the 18th International Conference on Artificial Intelligence and Statistics
+    (AISTATS)*, 93-101.
+
+    McCullagh, P. (1983). Quasi-likelihood functions. *Annals of Statistics*, 11, 59-67.
 
     Examples
     --------
@@ -377,7 +387,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> float:
         """Return how well the model explains a target; larger is better.
 
-        For an aggregated target: the mean log score of the published counts per person
+        For an aggregated target: the mean predictive log score of the published counts per person
         (likelihood), comparable across families; minus the mean divergence between predictions
         and the nearest targets that satisfy the release (matching). For observed targets: D², the
         share of the divergence from the mean that is explained (R² for the gaussian family).

@@ -393,7 +393,7 @@ def _predict(model: Any, X: FloatArray) -> FloatArray:
         )
     if not np.isfinite(mean).all():
         raise ParameterError(
-            "estimator: must predict finite numbers, got NaN or inf; does it run away from the "
+            "estimator: must predict finite numbers, got NaN or inf; does it diverge in the "
             "open bins? regularise it, or start elsewhere with init"
         )
     return mean.ravel()

@@ -147,7 +147,7 @@ def test_matching_prints_what_it_has(small):
     assert lines[0] == "                  coef"
     assert lines[1].startswith("intercept ")
     assert lines[4] == (
-        "Matching takes noise for signal and has no standard errors; see --method likelihood."
+        "Matching mistakes noise for signal and has no standard errors; see --method likelihood."
     )
     header = (small / "out" / "coefficients.csv").read_text().splitlines()[0]
     assert (result.exit_code, header) == (0, "term,estimate")

@@ -320,7 +320,7 @@ def test_the_coarsest_useful_table_within_the_rule_is_recommended(large):
         ({"max_gain": 0.5}, None, "none, no planned table within the rule of 11 keeps a utility of "
          "0.8; the most useful is block, 2 bins ("),
         ({"max_gain": 0.1}, None, "none, no planned table within the rule of 11 has a gain of 0.1 "
-         "or less; the least telling is block, 2 bins ("),
+         "or less; the least disclosing is block, 2 bins ("),
         ({"min_utility": 0.99}, None, "none, no planned table within the rule of 11 keeps a "
          "utility of 0.99; the most useful is block, 5 bins ("),
         ({"min_utility": 0.1}, 0, "Recommended: block, 2 bins, the coarsest that keeps"),

@@ -133,7 +133,7 @@ def test_no_fit_explains_its_table_worse_than_slopes_of_0(monkeypatch):
         (0.1, 0.5, "gaussian", Status.NOT_CONVERGED, True),
         (0.1, 2.0, "gaussian", Status.NOT_CONVERGED, False),  # a scale that collapsed
         (-0.1, 0.5, "gaussian", Status.NOT_CONVERGED, False),
-        (0.1, 2.0, "ordinal", Status.NOT_CONVERGED, True),  # means of bins cannot run away
+        (0.1, 2.0, "ordinal", Status.NOT_CONVERGED, True),  # means of bins cannot diverge
         (0.1, 2.0, "gaussian", Status.COMPOSITE, True),  # S is singular
         (-0.1, 0.5, "gaussian", Status.COMPOSITE, False),
     ],

@@ -28,7 +28,7 @@ def test_one_block_is_not_identified_and_many_are():
     one = make_case(15, n_blocks=1, size=2_000)
     gate = gate_of(one, family)
     assert not gate.identified
-    assert gate.reason.startswith("not identified: a single block cannot tell")
+    assert gate.reason.startswith("not identified: a single block does not identify")
     many = make_case(15, n_blocks=60)
     gate = gate_of(many, family)
     assert gate.identified

@@ -50,7 +50,7 @@ def test_contextual_effects_mend_ecological_bias_and_the_test_sees_it():
     np.testing.assert_allclose(model.coef_, [1.0, 0.5], atol=0.35)
     np.testing.assert_allclose(model.contextual_coef_, [1.0, 0.5], atol=0.4)
     assert model.diagnostics_.contextual_test.p_value < 0.01
-    assert "contextual effects are there" in str(model.diagnostics_)
+    assert "contextual effects are significant" in str(model.diagnostics_)
     assert "block mean of x0" in str(model.summary())
     auto = unbin.AggregatedGLM(contextual="auto").fit(X, target)
     assert auto.contextual_coef_ is not None

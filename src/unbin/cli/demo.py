@@ -104,7 +104,7 @@ def _words(
     return "\n".join(
         [
             "",
-            "What the table could tell",
+            "What the table identifies",
             f"  {diagnostics.reason}",
             f"  the model fits the histograms: Q/df = {goodness.ratio:.2f}, "
             f"p = {goodness.p_value:.2f}",
@@ -112,9 +112,9 @@ def _words(
             f"oracle {error(oracle.predict(X))}, of the mean {error(everybody)}",
             "  error of the imputed outcomes, which agree with the histograms: "
             f"{error(likelihood.impute())}",
-            "What it could not",
+            "What it does not",
             f"  it holds this much of what individual data would say: {held}",
-            f"  matching takes noise for signal: its slopes are {100 * (size - 1):.0f} % too large "
-            "and it has no standard errors",
+            f"  matching mistakes noise for signal: its slopes are {100 * (size - 1):.0f} % too "
+            "large and it has no standard errors",
         ]
     )

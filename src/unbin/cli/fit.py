@@ -229,7 +229,8 @@ def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
             f"{'':<{width}} {'coef':>12}",
             *(f"{name:<{width}} {value:>12.4f}" for name, value in values),
             f"Status: {model.status_.value}",
-            "Matching takes noise for signal and has no standard errors; see --method likelihood.",
+            "Matching mistakes noise for signal and has no standard errors; see "
+            "--method likelihood.",
         ]
     )
 

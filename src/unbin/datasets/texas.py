@@ -73,8 +73,8 @@ def _dataset(people: People) -> Dataset:
     told &= _is_code(county) & (charges > 0)
     if not told.any():
         raise ReadError(
-            f"{people.name}: must hold patients whose sex, race, age, county and charges are told, "
-            "got none; check that this is the published file"
+            f"{people.name}: must hold patients whose sex, race, age, county and charges are "
+            "recorded, got none; check that this is the published file"
         )
     columns = {"log length of stay": np.log(np.maximum(stay, 1)), "age": age, "female": sex == "F"}
     columns |= {name: race == code for name, code in RACES.items()}

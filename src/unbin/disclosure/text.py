@@ -159,7 +159,7 @@ def why_none(audit: Audit) -> str:
         least = min(audit.within_rule, key=lambda table: table.gain)
         return (
             f"no planned table within {rule} has a gain of {audit.max_gain:g} or less; the least "
-            f"telling is {least.name} ({number(least.gain)})"
+            f"disclosing is {least.name} ({number(least.gain)})"
         )
     best = max(audit.allowed, key=lambda table: table.utility.value)
     if best.utility.value == 0:

@@ -1,8 +1,7 @@
-"""Coefficients written down during a fit, so that the next one goes on from there.
+"""Coefficients saved during a fit, so that the next one can resume from them.
 
-A checkpoint holds coefficients and nothing about people. It knows which fit it is of, by a digest
-of the release, the scale of the columns, the settings and the number of coefficients; and whether
-it is whole, by a checksum.
+A checkpoint holds coefficients and nothing about people. A digest of the release, the scale of the
+columns, the settings and the number of coefficients identifies its fit; a checksum shows damage.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _FORMAT = 1
 def fingerprint(
     release: Release, center: FloatArray, scale: FloatArray, settings: dict[str, Any]
 ) -> str:
-    """Return a digest that differs for fits of other data, or with other settings."""
+    """Return a digest that changes with the data and the settings of a fit."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
     histogram, order = release.histogram, release.order_statistics
     numbers = [release.n, histogram.start, histogram.lower, histogram.upper, order.start]
@@ -44,7 +43,7 @@ def fingerprint(
 
 @contextmanager
 def checkpointed(path: str | Path, fit: str) -> Iterator[FloatArray | None]:
-    """Keep the coefficients of the fit made inside at ``path``; give those found there.
+    """Save the coefficients of the fit made inside at ``path``; yield those found there.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""What ``fit`` and ``predict`` are given, checked."""
+"""Checks of what ``fit`` and ``predict`` are given."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
 
 _MATRICES = 4
-"""Matrices of the products of all columns that a fit holds together, at least."""
+"""Cross-product matrices of all columns that a fit holds at the same time, at least."""
 _MOST_LOG = 700.0
-"""The exponential of more is no number."""
+"""The exponential of anything much larger overflows."""
 
 
 def as_targets(y: Any) -> list[AggregatedTarget] | None:
@@ -100,7 +100,7 @@ def as_releases(y: Any) -> list[Release]:
 
 
 def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) -> Columns:
-    """Return the columns of a file or frame that ``fit`` was told to read."""
+    """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
         raise ParameterError("block: must name the column of block ids, got None; pass block=...")
     named = isinstance(X, str | Path) or hasattr(X, "columns")
@@ -126,7 +126,7 @@ def check_threads(n_jobs: Any) -> int:
 def check_offset(
     offset: ArrayLike | None, n: int, family: Family | None = None
 ) -> FloatArray | None:
-    """Return the offset of n rows as numbers, or None; of a log or logit where that is the link."""
+    """Return the offset of n rows as numbers, or None; raise if its log or logit link overflows."""
     if offset is None:
         return None
     values = as_floats(offset, where="offset", error=DomainError)
@@ -159,7 +159,7 @@ def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray 
 
 
 def check_width(n_columns: int) -> None:
-    """Raise if matrices of the products of all columns do not fit into memory."""
+    """Raise if the cross-products of all columns do not fit into memory."""
     room = machine_memory()
     need = _MATRICES * 8 * n_columns**2
     if 0 < room < need:
@@ -171,7 +171,7 @@ def check_width(n_columns: int) -> None:
 
 
 def warn_of(fit: Fit) -> None:
-    """Warn, in a sentence each, if the release cannot tell, the solver gave up, or a choice did."""
+    """Warn if the release does not identify the coefficients, or a fit or choice stopped early."""
     if fit.selection is not None and fit.selection.stopped:
         n = len(fit.selection.score)
         warnings.warn(
@@ -204,7 +204,7 @@ def check_columns(model: Any, X: Any) -> Any:
 
 
 def note_columns(model: Any, n_features: int, names: Any) -> None:
-    """Note number and names of the columns of X on an estimator, as scikit-learn does."""
+    """Set ``n_features_in_`` and ``feature_names_in_`` of an estimator, as scikit-learn does."""
     model.n_features_in_ = n_features
     if names is not None:
         model.feature_names_in_ = names

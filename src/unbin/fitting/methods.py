@@ -1,4 +1,4 @@
-"""The methods: from laid-out rows and what was published to a fit in the units of X."""
+"""The methods: each turns laid-out rows and what was published into a fit in the units of X."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from unbin.rows.engines import Everybody
 
 _RESTARTS_IF_UNSURE = 4
 _TELLING = ("method", "alpha", "contextual", "solver", "tol")
-"""Settings that make a fit another fit."""
+"""Settings that enter the fingerprint of a fit."""
 
 
 def likelihood_fit(
@@ -189,7 +189,7 @@ METHODS: dict[str, Callable[..., Fit]] = {
     "matching": matching_fit,
     "observed": observed_fit,
 }
-"""Every method by its name; a fit to observed targets is of the last, whatever was asked for."""
+"""Every method by its name; observed targets take the last, whatever was asked for."""
 
 
 def _choose(
@@ -204,7 +204,7 @@ def _choose(
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
-    """Return family and alpha where nothing can be chosen by held-out blocks."""
+    """Return family and alpha where nothing can be chosen on held-out blocks."""
     if family is None or settings.alpha is None or settings.contextual is None:
         raise ParameterError(
             "auto: family, alpha and contextual are chosen by method='likelihood' and an "
@@ -216,7 +216,7 @@ def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
 def _kept(
     design: Design, release: Release, family: Family, settings: Settings
 ) -> AbstractContextManager[FloatArray | None]:
-    """Keep the coefficients of a fit at its checkpoint, and start from those that are there."""
+    """Save the coefficients of a fit to its checkpoint, and start from any saved before."""
     if settings.options.checkpoint is None:
         return nullcontext()
     told = {"family": family, "fit_intercept": settings.layout.fit_intercept}

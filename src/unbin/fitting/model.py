@@ -63,7 +63,7 @@ class Fit:
         NaN for a feature that does not vary within blocks.
     context : Context or None
     block_sd : float
-        Standard deviation of effects shared by the people of a block.
+        Standard deviation of the random block intercept.
     bins : BinScale or None
     restart_disagreement : float
     imputed : (n,), Raking or None
@@ -119,7 +119,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The estimator's parameters that fits read, checked; None is to be chosen."""
+    """The estimator's parameters that fits read, checked; None for those that the fit chooses."""
 
     alpha: float | None
     layout: Layout

@@ -1,4 +1,4 @@
-"""Targets that were observed: the ordinary GLM, the oracle that other fits are held against."""
+"""Observed targets: the ordinary GLM, the oracle that other fits are compared with."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from unbin.rows.design import Design
 from unbin.rows.rows import Rows
 
 _FARTHEST = 10.0
-"""A standard error of a log or logit that is larger, over the range of its feature, is of a slope
-that runs away: nothing is known about it within any odds that occur."""
+"""A slope whose standard error is larger, on a log or logit scale over the range of its feature,
+diverges: it is unknown within any odds that occur in practice."""
 _COLLINEAR = 1e-10
 """Eigenvalue of the information, scaled to a unit diagonal, below which columns are dependent."""
 _TOL = 1e-7
-"""The objective is a sum of rounded numbers: it cannot tell smaller gradients apart."""
+"""The objective is a sum of rounded numbers, and cannot resolve smaller gradients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class ObservedFit:
     covariance : (p, p)
         Of the design's parameters.
     told : (d,) bool
-        Slopes that the targets tell: not of a constant column, or one that runs away.
+        Slopes that are estimable: not that of a constant column, nor one that diverges.
     complaint : str
         Why the coefficients are not identified; empty where they are.
     in_nats : bool
@@ -165,23 +165,23 @@ def _covariance(
 def _identification(
     design: Design, family: Family, information: FloatArray, covariance: FloatArray
 ) -> tuple[BoolArray, str]:
-    """Return the slopes that are told, and why not all of them are."""
+    """Return the slopes that are estimable, and why not all of them are."""
     slopes = slice(int(design.fit_intercept), None)
     variance = np.diag(covariance)[slopes]
     told = design.varies & (variance > 0)
     reach = np.sqrt(np.maximum(variance, 0.0)) * design.ranges
-    # without a log or logit link eta has no scale of its own, and targets no end to run to
+    # without a log or logit link eta has no scale of its own, and targets are unbounded
     if np.isfinite(family.domain.low) and (design.varies & (~told | (reach > _FARTHEST))).any():
         return told, (
-            "not identified: some combination of the features tells the targets of some people "
-            "perfectly (separation), so that a coefficient runs away; add a ridge with alpha"
+            "not identified: some combination of the features predicts the targets of some "
+            "people perfectly (separation), so that a coefficient diverges; add a ridge with alpha"
         )
     size = np.sqrt(np.diag(information)[slopes][told])
     scaled = information[slopes, slopes][np.ix_(told, told)] / np.outer(size, size)
     if told.any() and np.linalg.eigvalsh(scaled)[0] < _COLLINEAR:
         return told, (
             "not identified: some features are combinations of others, so that only sums of their "
-            "effects can be told; drop one of them"
+            "effects are estimable; drop one of them"
         )
     return told, ""
 

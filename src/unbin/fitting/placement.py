@@ -33,7 +33,7 @@ from unbin.rows.wide import check_wide
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """People, each target with those it is of.
+    """Targets, each with the people it is of.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ class Given:
 def place(
     X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
 ) -> Iterator[Placed]:
-    """Place everybody's rows where an engine makes sums of them, for as long as they are needed.
+    """Place all rows where an engine sums over them, for as long as they are needed.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def place(
     given : Given
     engine : Engine
     family : Family or None
-        Whose domain targets must be in.
+        Targets must lie in its domain.
     model : AggregatedGLM
     """
     if is_source(X):
@@ -93,7 +93,7 @@ def place(
         return
     X = refuse_masked(X, where="X")
     own = engine.takes(X)
-    # scikit-learn notes columns on the model, and a failed fit must leave that as it was
+    # scikit-learn sets attributes of the model, which a failed fit must leave as they were
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):
         raise ParameterError(
@@ -151,7 +151,7 @@ def _observed(
 def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
     """Return the features of people in memory, checked, and their names.
 
-    ``own`` are of a kind that only the engine knows.
+    ``own``: whether they are of a kind that only the engine knows.
     """
     if own:
         if given.features is None:
@@ -168,7 +168,7 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
 
 
 def _prepared(release: Release, model: Any, family: Family | None) -> Release:
-    """Return a release on the scale that is modelled, inside the domain of the family."""
+    """Return a release on the modelled scale; raise if it leaves the domain of the family."""
     release = TRANSFORMS[model.target_transform].release(release)
     if family is not None:
         release.check_domain(family.domain, family=family.name)
@@ -177,7 +177,7 @@ def _prepared(release: Release, model: Any, family: Family | None) -> Release:
 
 @contextmanager
 def computing() -> Iterator[None]:
-    """Keep BLAS to one thread; say so where numbers ran out of range."""
+    """Limit BLAS to one thread; explain errors from numbers out of range."""
     try:
         with one_blas_thread():
             yield

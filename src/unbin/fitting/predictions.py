@@ -15,7 +15,7 @@ from unbin.rows.design import lay_out
 
 
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
-    """Return the mean of the modelled target: bins at their values for an ordinal fit."""
+    """Return the mean of the modelled target; an ordinal fit averages the values of its bins."""
     if fit.bins is None:
         return over_effects(fit.family.inverse_link, eta, fit.block_sd)
     return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)

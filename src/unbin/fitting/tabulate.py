@@ -14,7 +14,7 @@ from unbin.fitting.summary import Coefficients, Summary
 
 
 def covariance_of(fit: Fit) -> FloatArray:
-    """Return the covariance of intercept and coefficients, or say why there is none."""
+    """Return the covariance of intercept and coefficients; raise where there is none."""
     if fit.covariance is None:
         raise ParameterError(
             "standard errors: matching has none, because it treats imputed targets as observed; "
@@ -24,7 +24,7 @@ def covariance_of(fit: Fit) -> FloatArray:
 
 
 def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
-    """Return intercept, slopes and contextual effects with their errors."""
+    """Return intercept, slopes and contextual effects with their standard errors."""
     check_share("level", level)
     errors = np.sqrt(np.diag(covariance_of(fit)))
     d = len(features)
@@ -77,7 +77,7 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
 
 
 def _efficiency(efficiency: FloatArray | None, features: list[str]) -> list[str]:
-    """Say how much the release holds of what individual data would say, at worst and at best."""
+    """State the relative efficiency of the release, at worst and at best."""
     if efficiency is None or not np.isfinite(efficiency).all():
         return []
     worst, best = int(np.argmin(efficiency)), int(np.argmax(efficiency))

@@ -28,7 +28,7 @@ class Identity:
         return release
 
     def mean(self, mean: FloatArray, dispersion: float) -> FloatArray:
-        """Return the mean of the target itself, from the mean and variance as modelled."""
+        """Return the mean of the target itself, from the modelled mean and variance."""
         return mean
 
     def imputed(self, fit: Fit) -> FloatArray:
@@ -37,7 +37,7 @@ class Identity:
         return np.array(fit.imputed) if isinstance(fit.imputed, np.ndarray) else fit.imputed.mean()
 
     def undo(self, values: FloatArray) -> FloatArray:
-        """Turn values as modelled into targets."""
+        """Turn modelled values back into targets."""
         return values
 
 

@@ -2,8 +2,8 @@
 
 Far bins that a fitted model all but rules out are merged. Under tails heavier than the family's a
 bin may hold people although its expected count over all blocks is 1e-6; each of them would add a
-million to the misfit and decide the sandwich. What is left after merging still shows the heavy
-tail, on a scale that can be read.
+million to the misfit and dominate the sandwich. After merging the misfit still shows the heavy
+tail, on a readable scale.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class PublishedCounts:
 
 
 _SMALLEST = 5.0
-"""Expected people of all blocks that a far bin needs to stand alone."""
+"""Expected count over all blocks that a far bin needs not to be merged."""
 
 
 def merge_unlikely(counts: PublishedCounts, expected: FloatArray) -> PublishedCounts | None:

@@ -1,8 +1,8 @@
-"""What a fit can be trusted with, in numbers and in sentences.
+"""How far a fit can be trusted, in numbers and in sentences.
 
-Whether the release identifies the coefficients is a gate that was calibrated by simulation: with at
-least 3 (d + 2) blocks a relative standard error of .2 or less had no failure in 1,500 fits; with
-fewer blocks no figure is to be trusted, and one block was never recovered by any method.
+Whether the release identifies the coefficients is decided by a gate calibrated by simulation: with
+at least 3 (d + 2) blocks a relative standard error of .2 or less had no failure in 1,500 fits; with
+fewer blocks no figure is to be trusted, and from one block no method recovered the coefficients.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from unbin.rows.design import Design
 _LARGEST_RELATIVE_ERROR = 0.2
 _SMALLEST_EIGENVALUE = 1e-8
 _LARGEST_STEP = 15.0
-"""On a log or logit scale one feature does not move eta further than this over its range."""
+"""Largest effect of one feature on eta over its range, on a log or logit scale."""
 _LOUDEST = 1e50
-"""Limit on the signal of a person where a fit has diverged: sums of squares stay finite."""
+"""Limit on the signal of a person where a fit has diverged, so that sums of squares stay finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def identification(
 ) -> Identification:
     """Apply the gate: scale, blocks, conditioning, relative standard error, convergence.
 
-    The relative error is that of the first ``n_features`` slopes; further ones are their context.
+    The relative error is that of the first ``n_features`` slopes; further ones are contextual.
     """
     shift = int(design.fit_intercept)
     features = slice(shift, shift + n_features)
@@ -138,12 +138,12 @@ def _complaint(
         return None
     if n_blocks == 1:
         return (
-            "a single block cannot tell the coefficients, every way of handing its targets to its "
-            "people fits about as well; publish the table for several blocks"
+            "a single block does not identify the coefficients, every assignment of its targets to "
+            "its people fits about as well; publish the table for several blocks"
         )
     if _scale_is_free(family, fit):
         return (
-            "two bins shared by all blocks tell the slopes only in units of the noise; publish "
+            "two bins shared by all blocks identify the slopes only in units of the noise; publish "
             "three or more bins, or use family='ordinal'"
         )
     if eigenvalue < _SMALLEST_EIGENVALUE:
@@ -160,7 +160,7 @@ def _complaint(
         return "the fit did not converge, so its errors cannot be trusted"
     if extreme > _LARGEST_STEP:
         return (
-            "a slope ran away, one feature alone would change the mean more than a million times; "
+            "a slope diverged, one feature alone would change the mean more than a million times; "
             "add a ridge with alpha, or drop the feature"
         )
     if not error <= _LARGEST_RELATIVE_ERROR:
@@ -180,7 +180,7 @@ def _extreme_slope(design: Design, family: Family, fit: LikelihoodFit) -> float:
 
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
-    """Two shared bins, and nothing else, of a family with a scale or dispersion of its own."""
+    """Tell whether two shared bins are all there is of a family with a scale or dispersion."""
     two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None
     return two and bool(family.nuisance_names) and fit.status is not Status.ORDER
 
@@ -188,7 +188,7 @@ def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
 def _smallest_eigenvalue(information: FloatArray, slopes: slice) -> float:
     """Return the smallest eigenvalue, 0 where a slope has no information.
 
-    Intercept and nuisance parameters belong to it: the slope of a rare feature whose people all lie
+    Intercept and nuisance parameters are included: the slope of a rare feature whose people all lie
     beyond the last edge can grow without bound if the intercept makes up for it.
     """
     size = np.sqrt(np.maximum(np.diag(information), 0.0))
@@ -266,14 +266,14 @@ class Diagnostics:
     relative_error : float
         Size of the standard errors over the size of the coefficients, features standardised.
     block_sd : float
-        Standard deviation of the random block intercept allowed for in the fit; 0 where none
-        shows.
+        Standard deviation of the random block intercept; 0 where none shows.
     ecological_coef, ecological_standard_errors : (d,) or None
-        The block-means (ecological) regression beside ours.
+        The block-means (ecological) regression, for comparison.
     ecological_p_value : float
-        Of "the two agree".
+        Of the hypothesis that the two agree.
     contextual_test : WaldTest or None
-        Of "all contextual effects are 0": a test for ecological bias from the release alone.
+        Of the hypothesis that all contextual effects are 0: a test for ecological bias from the
+        release alone.
     warnings : tuple of str
         Plain sentences about what may be wrong.
     """
@@ -293,7 +293,7 @@ class Diagnostics:
 
     @classmethod
     def of_status(cls, design: Design, identified: bool, reason: str) -> Diagnostics:
-        """Return the diagnostics of a method that only knows how it ended."""
+        """Return the diagnostics of a method that reports only its status."""
         constant = constant_features(design)
         return cls(identified, reason) if constant is None else cls(False, constant)
 
@@ -323,7 +323,7 @@ class Diagnostics:
 def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
-    """Judge a likelihood fit; the first ``d`` slopes are features, further ones their context."""
+    """Judge a likelihood fit; the first ``d`` slopes are of features, further ones contextual."""
     goodness, worst = goodness_of_fit(fit), worst_blocks(fit)
     found = identification(design, family, fit, d)
     ecological = _ecological(design, release, family, fit, d)
@@ -354,7 +354,7 @@ def contextual_test(design: Design, fit: LikelihoodFit, d: int) -> WaldTest | No
 
 
 def has_context(design: Design, fit: LikelihoodFit, d: int) -> bool:
-    """Tell whether contextual effects show."""
+    """Tell whether contextual effects are significant."""
     test = contextual_test(design, fit, d)
     return test is not None and test.p_value < _LEVEL
 
@@ -390,4 +390,4 @@ def _warnings(goodness: GoodnessOfFit, p_value: float, *, has_context: bool) -> 
 
 
 def _verdict(p_value: float) -> str:
-    return "there" if p_value < _LEVEL else "not seen"
+    return "significant" if p_value < _LEVEL else "not significant"

@@ -29,7 +29,7 @@ _SINGULAR = 0.02
 
 
 _HELD = 1e8
-"""Ridge that holds slopes at 0, in units of what a person tells about them."""
+"""Ridge that holds slopes at 0, in units of one person's information on them."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
 
@@ -47,8 +47,8 @@ def fit_likelihood(
     """Estimate the coefficients of people from what was published about their blocks.
 
     Block-means regression starts the quasi-score; if scoring does not converge from there, the
-    composite likelihood is maximised first. Where the features tell almost everybody's bin the
-    covariance of the counts is singular, and the composite estimate stands.
+    composite likelihood is maximised first. Where the features determine almost everybody's
+    bin the covariance of the counts is singular, and the composite estimate stands.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def fit_likelihood(
     order = published_order(scaled, problem.counts)
     if order is None and problem.means is None and not problem.counts.informative:
         raise ReleaseError(
-            "release: must tell people apart, got one bin or one value for everybody; publish "
+            "release: must distinguish people, got one bin or one value for everybody; publish "
             "more bins"
         )
     penalty = ridge_penalty(problem, alpha * units.slope**2)
@@ -165,8 +165,8 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     """Tell whether slopes explain the table better than slopes of 0, by score and by misfit.
 
     Where a scale collapses the score may rise, people beyond the outermost edges being free to be
-    anywhere, but the misfit does too. Means of ordinal bins cannot run away like that, and where
-    features tell everybody's bin no misfit means anything.
+    anywhere, but the misfit does too. Means of ordinal bins cannot diverge like that, and where
+    features determine everybody's bin no misfit means anything.
     """
     gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()

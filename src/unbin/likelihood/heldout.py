@@ -116,8 +116,8 @@ def _recount(release: Release, lower: FloatArray, upper: FloatArray) -> Publishe
         if (before != after).any():
             b = int(np.argmax(before != after))
             raise ReleaseError(
-                f"block {str(release.blocks[b])!r}: its bins do not tell how many people are at or "
-                f"below {cut:g}, an edge of the fit; publish the same bins"
+                f"block {str(release.blocks[b])!r}: its bins do not determine how many people are "
+                f"at or below {cut:g}, an edge of the fit; publish the same bins"
             )
         cumulative[:, k] = before
     count = np.diff(cumulative, axis=1, prepend=0, append=release.n[:, None]).astype(float)

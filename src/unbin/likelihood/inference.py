@@ -52,22 +52,23 @@ class LikelihoodFit:
     block_misfit, block_df : (B,)
         The contribution of each block to Q, and its expectation.
     log_score : float
-        Σ c log(m / n) per person: the larger the better, comparable across families.
+        The predictive log score Σ c log(m / n) per person: the larger the better, comparable across
+        families.
     status : Status
     n_iter : int
         Passes over the rows by scoring.
     path : tuple of float
-        UᵀJ⁻¹U along the way.
+        UᵀJ⁻¹U at each step.
     counts : PublishedCounts
         The counts as fitted, far bins merged.
     expected : (B, K)
         Expected counts.
     block_sd : float
-        Standard deviation of an effect on eta shared by the people of a block; 0 if none shows.
+        Standard deviation of the random block intercept; 0 if none shows.
     block_average : float
-        That effect for the average person; 0 where large blocks do not differ from small ones.
+        That intercept for the average person; 0 where large blocks do not differ from small ones.
     n_blocks : int
-        Blocks that say something.
+        Blocks with information.
     means : (B,) or None
         Published means as fitted, NaN where there is none.
     """
@@ -93,7 +94,7 @@ class LikelihoodFit:
     means: FloatArray | None
 
     def told(self) -> BoolArray:
-        """Mark the parameters that the release says something about, shape (p,)."""
+        """Mark the parameters that the release identifies, shape (p,)."""
         return (np.diag(self.model_covariance) > 0) & (self.status is not Status.POOLED)
 
     def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
@@ -226,7 +227,7 @@ def covariance(
 
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:
-    """Test whether the published statistics are as close to their expectations as they should."""
+    """Test whether the published statistics are as close to expectation as they should be."""
     return _goodness(fit.block_misfit, fit.block_df, fit.df)
 
 

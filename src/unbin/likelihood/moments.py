@@ -44,7 +44,7 @@ class BlockMoments:
     mean : (B, L)
     derivative : (B, L, n_free)
     shift : (B, L)
-        Derivative in a shift of eta common to the block.
+        Derivative with respect to a shift of eta common to the block.
     covariance : (B, L, L)
         Zeros when it was not asked for.
     """
@@ -58,7 +58,7 @@ class BlockMoments:
 
 @dataclass(frozen=True, slots=True)
 class RowModel:
-    """What some rows say about the L statistics of their blocks.
+    """Contributions of some rows to the L statistics of their blocks.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class RowModel:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """What a row says about the published statistics, apart from its features.
+    """The distribution of the published statistics given a row's features.
 
     Attributes
     ----------
@@ -99,9 +99,9 @@ class Law:
     block_variance: float
 
     def points(self, eta: Any) -> list[Any]:
-        """Return where a model is averaged over the effect of a block: ± one standard deviation.
+        """Return the quadrature points of the random block intercept: ± one standard deviation.
 
-        Gauss-Hermite quadrature with two points: exact to the third order in the effect.
+        Gauss-Hermite quadrature with two points: exact to the third order in the intercept.
         """
         sd = float(np.sqrt(self.block_variance))
         return [eta] if sd == 0 else [eta + sd, eta - sd]
@@ -163,7 +163,7 @@ def edges_of(
 
 
 def _average(values: list[FloatArray]) -> FloatArray:
-    """Return the mean over the points of a block's effect."""
+    """Return the mean over the quadrature points of the random block intercept."""
     return values[0] if len(values) == 1 else 0.5 * (values[0] + values[1])
 
 
@@ -224,7 +224,7 @@ def finish(
     sums: tuple[Any, ...],
     covariance: bool,
 ) -> BlockMoments:
-    """Turn sums over rows into moments, rows standing for people; of arrays or of tensors."""
+    """Turn sums over rows into moments, rows weighted by their people; of arrays or of tensors."""
     mean, slopes, cross = sums
     if covariance:
         n_bins = problem.counts.n_bins

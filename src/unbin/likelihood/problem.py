@@ -1,4 +1,4 @@
-"""Rows, published statistics and family brought together: all that the solvers look at."""
+"""Rows, published statistics and family together: all that the solvers use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PublishedMeans:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Rows, published statistics and family: all that the solvers look at.
+    """Rows, published statistics and family: all that the solvers use.
 
     Attributes
     ----------
@@ -81,7 +81,7 @@ class Problem:
 
     @property
     def law(self) -> Law:
-        """What a row says about the published statistics."""
+        """The distribution of the published statistics given a row's features."""
         return Law(
             self.family,
             self.coordinates,
@@ -107,7 +107,7 @@ def published_means(counts: PublishedCounts, means: FloatArray) -> PublishedMean
 
 
 def make_problem(design: Design, release: Release, family: Family) -> Problem:
-    """Bring rows, release and family together."""
+    """Combine rows, release and family."""
     release.check_domain(family.domain, family=family.name)
     counts = published_counts(release, family.domain, smallest=family.smallest_count)
     means = release.means
@@ -127,9 +127,9 @@ def make_problem(design: Design, release: Release, family: Family) -> Problem:
 
 
 def _tell_totals(counts: PublishedCounts, domain: Interval) -> bool:
-    """Tell whether every bin holds one whole number, so that counts tell totals, and means nothing.
+    """Tell whether every bin holds one whole number, so that counts determine totals.
 
-    Both together would have a singular covariance.
+    Means add nothing then, and both together would have a singular covariance.
     """
     exact = domain.integer and counts.low is None and bool(counts.known.all())
     return exact and bool((counts.lower >= counts.upper).all())
@@ -149,7 +149,7 @@ _SHARE = 0.75
 _COPIES = 2
 """Arrays of the size of the covariances that are held together."""
 _SPEED = 1e9
-"""Multiplications a second of the factors of covariances, about."""
+"""Multiplications per second in factorising covariances, about."""
 _PATIENCE = 10.0
 """Seconds of a pass over the blocks, of which a fit takes several, that are not worth a warning."""
 
@@ -157,8 +157,8 @@ _PATIENCE = 10.0
 def check_room(problem: Problem) -> None:
     """Raise if the covariances of the blocks that are worked on together do not fit into memory.
 
-    Warn if their factors, which take the cube of the bins, will take long. Engines that score
-    blocks where their rows are (``Design.scores_blocks``) see to it themselves.
+    Warn if factorising them, cubic in the number of bins, will take long. Engines that score blocks
+    where their rows are (``Design.scores_blocks``) manage their own memory.
     """
     if problem.design.scores_blocks:
         return
@@ -203,8 +203,8 @@ def worth_thinning(problem: Problem) -> bool:
 def thin(problem: Problem) -> Problem:
     """Keep every s-th row of each block, each standing for more people.
 
-    The expected statistics of a block are sums over its rows, and some hundred rows give them
-    well enough for a start.
+    The expected statistics of a block are sums over its rows, and a few hundred rows approximate
+    them well enough for a start.
     """
     design = problem.design
     whole, size, stride = design.in_memory(), design.size, _stride(problem)

@@ -5,11 +5,21 @@ published, solve Σ D_bᵀ S_b⁻¹ (c_b - m_b) = n R free for the free paramete
 information is J = Σ D_bᵀ S_b⁻¹ D_b. The counts of a block sum to its number of people, so S_b is
 singular and the largest bin is left out; with noise added to the counts nothing needs to be.
 
-An effect u_b on eta shared by the people of a block adds τ² e_b e_bᵀ to S_b, with τ² its variance
-and e_b = ∂m_b/∂u_b. That is a correction of rank one, made after S_b alone has been inverted.
+A random block intercept u_b on eta adds τ² e_b e_bᵀ to S_b, with τ² its variance and
+e_b = ∂m_b/∂u_b. That is a correction of rank one, made after S_b alone has been inverted.
 
 A step is cut until the decrement UᵀJ⁻¹U, the squared distance to the root in units of standard
 errors, falls; the first steps are capped.
+
+References
+----------
+Wedderburn, R. W. M. (1974). Quasi-likelihood functions, generalized linear models, and the
+Gauss-Newton method. *Biometrika*, 61, 439-447.
+
+McCullagh, P. (1983). Quasi-likelihood functions. *Annals of Statistics*, 11, 59-67.
+
+Anderson, D. G. (1965). Iterative procedures for nonlinear integral equations. *Journal of the ACM*,
+12, 547-560.
 """
 
 from __future__ import annotations
@@ -35,7 +45,7 @@ _SHORTEST = 1e-3
 """A step cut shorter than this share of its length ends the search."""
 _RUN_AWAY = 1.0
 """Steps do not make the counts this much less likely than the start, in nats per person. A scale
-that runs away does, and where it has gone every derivative and so the score is 0."""
+that diverges does, and in the limit every derivative, and so the score, is 0."""
 _MOST_LOST = 0.95
 """Hidden counts take at most this share of the information in any direction."""
 _BATCH = 512
@@ -64,14 +74,14 @@ class ScoreSums:
         Expectation of ``block_misfit`` at the true parameters.
     block_pull, block_hold, block_hidden : (B,)
         e_bᵀ S_b⁻¹ (c_b - m_b), its variance e_bᵀ S_b⁻¹ e_b, and how much of that is lost where
-        counts are hidden; for the effects of blocks.
+        counts are hidden; for the random block intercept.
     block_along : (B, p)
         e_bᵀ S_b⁻¹ D_b.
     mean : (B, L)
         Expected statistics.
     spread : float
         Trace of all S_b over that of multinomial counts with the same means: near 0 when the
-        features tell everybody's bin.
+        features determine everybody's bin.
     """
 
     score: FloatArray
@@ -209,9 +219,9 @@ def _part_sums(
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What some blocks hold against what is expected of them, noise allowed for.
+    """What was published of some blocks, compared with what is expected; noise is allowed for.
 
-    Arrays, or tensors where that is where their rows are.
+    Arrays, or tensors where their rows are on a device.
 
     Attributes
     ----------
@@ -237,7 +247,7 @@ class Evidence:
 
 
 def evidence(problem: Problem, part: BlockMoments) -> Evidence:
-    """Hold what was published of some blocks against their moments; the covariance is changed."""
+    """Compare what was published of some blocks with their moments; the covariance is changed."""
     counts, blocks, n_bins = problem.counts, part.blocks, problem.counts.n_bins
     bins, mean, covariance = np.arange(n_bins), part.mean, part.covariance
     people = counts.n[blocks].astype(np.float64)
@@ -287,7 +297,7 @@ def score_rows(
 
 
 def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
-    """Take off the information lost to hidden counts, which is never all of it."""
+    """Subtract the information lost to hidden counts, which is never all of it."""
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost
     values, vectors = np.linalg.eigh(information)
@@ -366,7 +376,7 @@ def _step(
 
 
 class _Memory:
-    """Anderson acceleration of the last steps, for blocks so few that scoring is slow."""
+    """Anderson acceleration, for blocks so few that scoring converges slowly."""
 
     def __init__(self) -> None:
         self.points: list[FloatArray] = []
@@ -443,7 +453,7 @@ def score_blocks(  # type: ignore[no-untyped-def]
     scores, along : (B, p)
         D_bᵀ S_b⁻¹ r_b without block effects, and D_bᵀ S_b⁻¹ e_b.
     each : (5, B)
-        r_bᵀ S_b⁻¹ r_b and its expectation (statistics that carry something, less what is hidden),
+        r_bᵀ S_b⁻¹ r_b and its expectation (statistics with information, less what is hidden),
         e_bᵀ S_b⁻¹ r_b, e_bᵀ S_b⁻¹ e_b, and how much of that is lost.
     """
     n_blocks, size, p = derivative.shape
@@ -494,7 +504,7 @@ def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignor
     """Multiply ``white`` by the inverse Cholesky factor of a covariance, in place.
 
     Rows of statistics that are not used, and of the one left out as ``reference``, stay zeros.
-    Returns Σ 1 - jitter/pivot²: the number of statistics that carry something.
+    Returns Σ 1 - jitter/pivot²: the number of statistics with information.
     """
     size, width = white.shape
     df = 0.0

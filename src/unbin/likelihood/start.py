@@ -2,8 +2,8 @@
 
 Each block's mean is read off its table (a published mean, else bins at representative values,
 else the middle order statistic) and regressed on the means of its features with the family's
-link. It ignores the spread within blocks, so it is biased where the link is curved, but it needs no
-start and no pass over people.
+link. It ignores the spread within blocks, so it is biased where the link is nonlinear, but it needs
+no start and no pass over people.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from unbin.rows.rows import Rows, kernel
 _SWEEPS = 12
 _SHRINK = 1e-2
 _SAMPLE = 20_000
-"""People who are enough for the mean of a bin."""
+"""People sampled for the mean of a bin, about."""
 _FARTHEST = 1e100
-"""The mean of a bin beyond which its square overflows in sums."""
+"""Largest mean of a bin; sums of squares of larger ones overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,9 @@ def fitted_values(
     theta: FloatArray,
     nuisance: FloatArray,
 ) -> FloatArray | None:
-    """Return the mean of each shared bin over all people, as a fit has it; else None.
+    """Return the fitted mean of each shared bin over all people; None where there is none.
 
-    Representative values are off where bins are wide, and by more in the tails.
+    Representative values are inaccurate where bins are wide, most of all in the tails.
     """
     if not counts.shared or family.free_shape:
         return None
@@ -56,7 +56,7 @@ def fitted_values(
     if not (total > 0).all():
         return None
     value = np.asarray(weighted / total)
-    # a fit that diverged can put an open bin anywhere
+    # a fit that diverged can put the mean of an open bin anywhere
     return value if (np.abs(value) < _FARTHEST).all() else None
 
 
@@ -126,7 +126,7 @@ def _weighted_ridge(
 
 
 def _reach(eta: FloatArray) -> float:
-    """Return how far eta may sensibly move in a sweep: its own size, at least 1."""
+    """Return how far eta may reasonably move in a sweep: its own size, at least 1."""
     return max(1.0, float(np.abs(eta).max(initial=0.0)))
 
 
@@ -164,7 +164,7 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
 
 
 def null_point(problem: Problem) -> FloatArray:
-    """Return free parameters with slopes of 0: level and scale of all targets together."""
+    """Return free parameters with slopes of 0: level and scale of the pooled targets."""
     theta = np.zeros(problem.coordinates.n_theta)
     if problem.family.free_shape:
         pooled_counts = problem.counts.count[problem.counts.known].sum(axis=0)

@@ -198,8 +198,8 @@ def _cuts(table: Histogram, release: Release | None, domain: Interval) -> Cumula
     if domain.integer and len(table.count):
         if not tables.holds_integers(table):
             raise DomainError(
-                "histogram: the edges must be whole or half numbers to tell which integers a bin "
-                "holds; correct the edges or choose a family for real values"
+                "histogram: the edges must be whole or half numbers to determine which integers a "
+                "bin holds; correct the edges or choose a family for real values"
             )
         low, high = tables.integer_edges(table)
         table = Histogram(table.start, low - 1, np.maximum(high, low - 1), table.count)

@@ -1,6 +1,6 @@
 """The paper's alternation with any learner in place of its GLM.
 
-    fit the learner to z, predict, impute the targets z nearest to the predictions (Lemma 4), repeat
+    fit the learner to z, predict, impute the targets z nearest to the predictions (Lemma 3), repeat
 
 The z-step asks nothing of the means but their order and their size, so they may come from anywhere.
 Both steps lower D(z || mean) where the learner minimises it exactly and predicts the people it was
@@ -61,7 +61,7 @@ class Nearest:
         return self.family.total_divergence(z, self.family.link(mean), mean) / len(z)
 
     def unidentified(self) -> Status | None:
-        """Recognise the releases that matching cannot tell anything from."""
+        """Recognise the releases from which matching identifies nothing."""
         if len(self.bounds.start) == 2:
             return Status.ONE_BLOCK
         return None if constant_fit(self.bounds) is None else Status.CONSTANT
@@ -103,7 +103,7 @@ def alternate(
     mean : (n,)
         Where to start, rows block by block.
     scale : float
-        What there is to explain, D(z || average z) / n: a fall of ``tol`` times it counts.
+        The null divergence D(z || average z) / n: a fall of ``tol`` times it counts.
     tol : float
     max_iter : int
         Steps at most.

@@ -107,7 +107,7 @@ def matching_bounds(release: Release, family: BregmanFamily) -> RankBounds:
         )
     if release.noise_sd > 0:
         raise ReleaseError(
-            "matching: takes counts at their word, got a release with noise added; use "
+            "matching: needs exact counts, got a release with noise added; use "
             "AggregatedGLM with method='likelihood'"
         )
     bounds = rank_bounds(release, family.domain)

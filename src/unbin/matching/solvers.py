@@ -1,4 +1,10 @@
-"""Two ways to minimise the matching objective: the paper's alternation, and L-BFGS on F."""
+"""Two ways to minimise the matching objective: the paper's alternation, and L-BFGS on F.
+
+References
+----------
+Liu, D. C. and Nocedal, J. (1989). On the limited memory BFGS method for large scale optimization.
+*Mathematical Programming*, 45, 503-528.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +32,7 @@ class Smooth(Protocol):
         """Return the curvature to precondition with."""
 
     def null_divergence(self) -> float:
-        """Return the size of what there is to explain."""
+        """Return the null divergence, the scale of the objective."""
 
 
 _RESTARTS = 4
@@ -43,8 +49,8 @@ class Solution:
     value : float
         The objective there.
     relative_gradient : float
-        sqrt(g^T H^-1 g / (2 D_null)) at the last re-ranking: the share of what there is to explain
-        that one more Newton step would still explain, as a square root.
+        sqrt(g^T H^-1 g / (2 D_null)) at the last re-ranking: the share of the null divergence that
+        one more Newton step would still explain, as a square root.
     n_iter : int
     path : tuple of float
         The objective at the start and after each iteration.

@@ -35,7 +35,7 @@ class Context:
     average : (d,)
         Mean over all people, for people whose block is not known.
     used : (d,) bool
-        Features that vary within blocks; the block mean of another one is the feature itself.
+        Features that vary within blocks; the block mean of any other is the feature itself.
     """
 
     blocks: TextArray

@@ -1,6 +1,6 @@
 """The design matrix as the solvers see it: a scale of its columns, and sums over its rows.
 
-Nobody but an engine touches the rows. Solvers ask for sums over all people (:meth:`Design.total`)
+Only engines touch the rows. Solvers ask for sums over all people (:meth:`Design.total`)
 or over the people of each block (:meth:`Design.by_block`).
 """
 
@@ -21,15 +21,15 @@ from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.rows import Rows, arrange, kernel
 
 _HUGE_BLOCK = 1 << 18
-"""Blocks with more rows are cut, so that threads can share them, into parts of ..."""
+"""Rows above which a block is cut into parts, so that threads can share it."""
 _TILE_ROWS = 1 << 15
-"""... this many."""
+"""Rows of such a part."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
 
 Done = TypeVar("Done")
 Finish = Callable[[slice, tuple[FloatArray, ...]], Done]
-"""Turns the sums of some blocks into what is wanted of them."""
+"""Turns the sums of some blocks into the result."""
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,7 @@ class Design:
         Threads that finish the sums of blocks, some blocks at a time, where parts are too few or
         too large to finish their own; 0 where each part does.
     scores_blocks : bool
-        Whether parts can do more with the sums of their blocks than return them
-        (``likelihood.scoring.score_rows``).
+        Whether parts can score their blocks themselves (``likelihood.scoring.score_rows``).
     """
 
     parts: Parts
@@ -87,7 +86,7 @@ class Design:
 
     @property
     def n_people(self) -> int:
-        """All rows."""
+        """People in all blocks."""
         return int(self.start[-1])
 
     @property
@@ -144,7 +143,7 @@ class Design:
         return self.whole
 
     def gram(self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Return cross-products of the columns, the intercept first, weighted as eta says."""
+        """Return cross-products of the columns, intercept first, weighted by a function of eta."""
         total = self.total(gram_sums, theta, weight)
         return np.asarray(total + np.tril(total, -1).T)
 
@@ -175,8 +174,8 @@ class Design:
     def to_coefficient_covariance(self, covariance: FloatArray, told: BoolArray) -> FloatArray:
         """Return the covariance of (intercept, slopes) in the units of X, from that of theta.
 
-        Without an intercept its row and column are 0. Those of slopes that are not ``told`` (d,)
-        are NaN, and the intercept's with them unless their columns are constant.
+        Without an intercept its row and column are 0. Those of slopes that are not estimable
+        (``told``, (d,)) are NaN, and the intercept's with them unless their columns are constant.
         """
         d, shift = len(self.scale), int(self.fit_intercept)
         jacobian = np.zeros((1 + d, shift + d))
@@ -234,7 +233,7 @@ def _rows_in_units(rows: Any, level: float, slope: float) -> Any:
     return rows.in_units(level, slope)
 
 
-# -- sums every design needs; an engine with rows of its own registers its way of making them ----
+# -- sums every design needs; rows of another kind may have their own (see ``rows.rows.kernel``) -
 
 
 @kernel
@@ -247,7 +246,7 @@ def gram_sums(
     total = np.zeros((d + shift, d + shift))
     for tile in rows.tiles():
         part, w = rows.matrix[tile], weight(rows.eta(theta, tile))
-        even = w.min() == w.max()  # as for gaussian targets: nothing to be weighted
+        even = w.min() == w.max()  # constant weights, as for gaussian targets
         weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
         total[shift:, shift:] += level * (part.T @ weighted)
         if shift:
@@ -391,7 +390,7 @@ def over_rows(
     n_threads: int = 1,
     order: IntArray | None = None,
 ) -> Design:
-    """Return the design of rows in memory, standardised already."""
+    """Return the design of rows that are in memory and standardised."""
     spans = spans_of(rows.start)
     whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in spans], n_threads)
     parts = whole
@@ -413,7 +412,7 @@ def over_rows(
 
 
 def with_rows(design: Design, **changes: Any) -> Design:
-    """Return a design of the same scale over changed rows (see ``Rows``)."""
+    """Return a design with the same scale and changed rows (see ``Rows``)."""
     rows = replace(design.in_memory(), **changes)
     return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
 

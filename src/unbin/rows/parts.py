@@ -1,12 +1,12 @@
 """People in parts, and sums over all parts.
 
-Whoever holds parts (rows of some people each) answers one question: what is the sum of this
-function over all of them? It knows nothing of what a part is or what the function computes.
+A holder of parts, each the rows of some people, answers one question: what is the sum of a function
+over all of them? It knows neither what a part is nor what the function computes.
 
-In this process parts are worked on by threads. They do not depend on the number of threads and
-their results are added in order, so a sum is the same to the last bit however many threads made it.
-BLAS is kept to one thread meanwhile: its own threads would change the last bits, and take cores
-from ours.
+In this process threads work on the parts. Parts do not depend on the number of threads and their
+results are added in order, so a sum is the same to the last bit whatever that number. BLAS is
+limited to one thread meanwhile: its own threads would change the last bits, and take cores from
+ours.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, Protocol, TypeVar
 from threadpoolctl import ThreadpoolController
 
 _AHEAD = 2
-"""Parts in the making per thread: enough to keep threads busy, few enough to bound memory."""
+"""Parts in progress per thread: enough to keep threads busy, few enough to bound memory."""
 
 _SHARE = 1 / 8
-"""Share of the machine's memory up to which parts made of recipes are kept."""
+"""Share of the machine's memory up to which parts made from recipes are kept."""
 
 Result = TypeVar("Result")
 
@@ -42,8 +42,8 @@ class Parts(Protocol):
     ) -> Iterator[Result]:
         """Yield ``function(part, *args)`` of every part, in order.
 
-        With ``each``, one argument per part, ``function(part, *args, each[k])``. It may be what
-        ``keep`` returned.
+        With ``each``, one argument per part, ``function(part, *args, each[k])``. ``each`` may be
+        what ``keep`` returned.
         """
 
     def total(
@@ -81,8 +81,8 @@ class Recipe:
     Attributes
     ----------
     steps : tuple of (function, args)
-        The first is called with its arguments alone, every further one with the result before it
-        in front.
+        The first is called with its arguments alone, each further one with the previous result
+        before its arguments.
     """
 
     steps: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
@@ -204,12 +204,12 @@ class LocalParts:
         return LocalParts(recipes(self.parts, function, args, each), self.n_threads)
 
     def settled(self, n_bytes: int) -> LocalParts:
-        """Return the parts, kept in memory if they take little of this machine's."""
+        """Return the parts, kept in memory if they take only a small share of it."""
         return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
 
 
 def machine_memory() -> int:
-    """Return the bytes of memory this machine has; 0 where it does not say."""
+    """Return the bytes of memory this machine has; 0 where that is unknown."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -224,7 +224,7 @@ def available_threads() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Keep BLAS to one thread inside."""
+    """Limit BLAS to one thread inside."""
     limit: AbstractContextManager[Any] = _controller().limit(limits=1, user_api="blas")
     return limit
 

@@ -73,7 +73,7 @@ def _up(size, step):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def _copy_padded(values, out):  # type: ignore[no-untyped-def]
-    """Copy, and fill the rest with zeros (slices would be compiled with all their errors)."""
+    """Copy, and fill the rest with zeros (slices would be compiled with their error checks)."""
     for i in range(len(values)):
         out[i] = values[i]
     for i in range(len(values), len(out)):
@@ -84,7 +84,7 @@ def _copy_padded(values, out):  # type: ignore[no-untyped-def]
 def _products(left, right, skip, n, out):  # type: ignore[no-untyped-def]
     """Write left rightᵀ over ``n`` columns, leaving out the first ``skip`` of ``right``.
 
-    BLAS would spend more on being called than on a small block. Twelve sums at a time are about
+    A call of BLAS costs more than the products of a small block. Twelve sums at a time are about
     as many as there are registers for.
     """
     end = skip + n

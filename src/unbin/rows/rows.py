@@ -91,7 +91,7 @@ class Rows:
         return np.repeat(self.blocks[first:last], np.diff(edges))
 
     def take(self, first: int, last: int, rows: slice) -> Rows:
-        """Return the rows ``rows``, which are of the blocks ``first`` to ``last - 1`` here."""
+        """Return the slice ``rows``, which lies in the blocks ``first`` to ``last - 1`` here."""
         start = np.clip(self.start[first : last + 1], rows.start, rows.stop) - rows.start
         return replace(
             self,
@@ -108,7 +108,7 @@ class Rows:
         return replace(self, place=place)
 
     def in_units(self, level: float, slope: float) -> Rows:
-        """Return the same rows for a predictor of which ``level`` is taken off, over ``slope``."""
+        """Return the same rows for a linear predictor less ``level``, divided by ``slope``."""
         return replace(self, offset=(self.offset - level) / slope)
 
     def sums(self, values: FloatArray) -> FloatArray:
@@ -133,7 +133,7 @@ def kernel(function: Callable[..., Sums]) -> Callable[..., Sums]:
 
 
 def _received(matrix: FloatArray, *rest: Any) -> Rows:
-    """Make rows again that came from another process.
+    """Rebuild rows that came from another process.
 
     Arrays may arrive anywhere in memory, and BLAS rounds differently there: the last bits of sums
     would depend on which process made them.
@@ -149,9 +149,9 @@ def aligned_copy(matrix: FloatArray) -> FloatArray:
 
 
 def aligned_empty(shape: tuple[int, ...]) -> FloatArray:
-    """Return a column-major matrix without values, every column at a multiple of 64 bytes.
+    """Return an uninitialised column-major matrix, every column at a multiple of 64 bytes.
 
-    Columns never touch, whether these are all rows or some: kernels are compiled once.
+    Columns never adjoin, in all rows or in some, so that kernels are compiled for one layout.
     """
     n, d = shape
     step = -(-n // 8) * 8 + 8
@@ -227,7 +227,7 @@ def arrange_columns(
 ) -> Rows:
     """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
 
-    The same rows, with the same keys, as :func:`arrange` makes of a matrix.
+    The same rows, with the same keys, as :func:`arrange` makes from a matrix.
     """
     size = np.bincount(codes)
     blocks = np.flatnonzero(size)
@@ -249,7 +249,7 @@ def _stable_order(codes: IntArray, n_codes: int) -> IntArray:
 
 @njit(cache=True, nogil=True)
 def _place_column(values, order, center, scale, out, key):  # type: ignore[no-untyped-def]
-    """Write a column in another order, standardised, and take it into the hash of its rows."""
+    """Write a column in another order, standardised, and mix it into the hash of its rows."""
     word = np.empty(1)
     bits = word.view(np.uint64)
     for i in range(len(order)):
@@ -260,7 +260,7 @@ def _place_column(values, order, center, scale, out, key):  # type: ignore[no-un
 
 @njit(cache=True, nogil=True, inline="always")
 def _mixed(h, word):  # type: ignore[no-untyped-def]
-    """Take a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
+    """Mix a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
     h = (h ^ word) * np.uint64(1099511628211)
     return h ^ (h >> np.uint64(29))
 

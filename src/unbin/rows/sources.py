@@ -22,7 +22,7 @@ from unbin.rows.parts import Recipe
 from unbin.rows.survey import Part
 
 _PART_BYTES = 1 << 24
-"""Bytes of the columns of a part, about: several are in the making at a time."""
+"""Bytes of the columns of a part, about: several are in progress at a time."""
 _FEWEST_ROWS = 1 << 10
 
 
@@ -67,7 +67,7 @@ class RowGroups:
 
 
 def recipes_of(X: Any, columns: Columns, part_bytes: int | None = None) -> list[Recipe]:
-    """Return how to read the parts of Parquet files."""
+    """Return recipes that read the parts of Parquet files."""
     parts = find_parts(X, columns, part_bytes)
     return [Recipe(((read_part, (part, columns)),)) for part in parts]
 
@@ -169,7 +169,7 @@ def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:
 
 
 def _read(part: RowGroups, names: list[str]) -> Any:
-    """Read a part; of the rows of a large row group those before it are decoded and dropped."""
+    """Read a part; in a large row group the rows before it are decoded and dropped."""
     file, groups = _open(part.path), list(part.groups)
     if part.rows is None:
         return file.read_row_groups(groups, columns=names, use_threads=False)

@@ -1,4 +1,4 @@
-"""People in parts: who they are, in what blocks, and how their columns are scaled."""
+"""People in parts: their number, their blocks, and how their columns are scaled."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class Scale:
 def scale_of(
     found: Survey, *, fit_intercept: bool, seed: int, context: Context | None = None
 ) -> Scale:
-    """Return the scale that puts the columns of all people on the same footing."""
+    """Return the scale that standardises the columns over all people."""
     n = found.n_people
     center = found.mean if fit_intercept else np.zeros_like(found.mean)
     square = found.square if fit_intercept else found.square + n * found.mean**2
@@ -170,7 +170,7 @@ def standardised(part: Part, scale: Scale, place: int) -> Rows:
 
 @dataclass(frozen=True)
 class Surveyed:
-    """Parts with what was found out about them.
+    """Parts with their surveys.
 
     Attributes
     ----------

@@ -1,8 +1,7 @@
 """Rows with thousands of columns, most of them 0: categories of many levels, through tabmat.
 
-tabmat holds a category as one number per row. Products with its columns are made without writing
-them out, here and there; only sums over the rows of a block, which tabmat does not have, are made
-by a loop over the columns that are not 0.
+tabmat holds a category as one number per row, and multiplies with its columns without expanding
+them. Only sums over the rows of a block, which tabmat does not have, loop over the nonzero entries.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ if TYPE_CHECKING:
     from unbin.likelihood.moments import Law
 
 _SUMS = 1 << 24
-"""Numbers that the sums of a part's blocks take, about: they bound its blocks."""
+"""Numbers in the sums of a part's blocks, about: this limits its blocks."""
 _BINS = 16
-"""Statistics of a block that a part is made for."""
+"""Statistics per block assumed when parts are cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,10 @@ class WideRows(Rows):
         return np.concatenate([[total], slopes]) if self.fit_intercept else slopes
 
     def tiles(self, size: int = 0) -> list[slice]:
-        """Return all rows at once: a part is small, and its products are not made by the row."""
+        """Return all rows at once: a part is small, and its products do not go row by row."""
         return [slice(0, len(self))]
 
-    # -- sums over rows, each in place of the kernel of its name (see ``rows.rows.kernel``) --------
+    # -- sums over rows, each instead of the kernel of its name (see ``rows.rows.kernel``) --------
 
     def gram_sums(
         self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
@@ -214,7 +213,7 @@ def lay_out_wide(
 
 
 def _part(matrix: Any, bare: Rows, center: FloatArray, scale: FloatArray) -> WideRows:
-    """Take apart the columns of some rows into dense ones and others."""
+    """Split the columns of some rows into dense ones and others."""
     n = len(bare)
     dense, columns, others, places = [np.empty((n, 0))], [], [], []
     for block, indices in zip(matrix.matrices, matrix.indices, strict=True):

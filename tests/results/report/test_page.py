@@ -36,7 +36,7 @@ def test_every_section_is_there(html):
         "How to read this",
         "What was published",
         "Coefficients",
-        "What the table can tell",
+        "What the table identifies",
         "Published against fitted",
         "Convergence",
         "How this page was made",
@@ -168,7 +168,7 @@ def test_a_matching_fit_has_a_report_without_intervals(study):
     assert [row[2] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
     assert {len(row) for row in rows} == {3}
     words = text_of(html)
-    assert "Matching has no intervals, and it takes noise for signal" in words
+    assert "Matching has no intervals, and it mistakes noise for signal" in words
     assert "Matching keeps no counts to draw." in words
     assert study.matching.status_.value in words
 

@@ -1,7 +1,7 @@
-"""Where sums over people are made: in this process, on a Dask cluster, on a GPU.
+"""Where sums over people are computed: in this process, on a Dask cluster, on a GPU.
 
-An engine takes people as they were given and returns :class:`Everybody`, who can be laid out. A new
-one is a class of its own and one line in ``ENGINES``.
+An engine takes people as they were given and returns :class:`Everybody`, whose rows can be laid
+out. A new one is a class of its own and one line in ``ENGINES``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ENGINES = {
     "dask": "unbin.rows.engines.dask:DaskEngine",
     "torch": "unbin.rows.engines.torch:TorchEngine",
 }
-"""Every engine by its name, imported when it is asked for."""
+"""Every engine by its name, imported on first use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Options:
     dtype : str
         Of rows on the device.
     checkpoint : str or None
-        Named when all workers are gone.
+        Named in the error when all workers are gone.
     """
 
     n_threads: int
@@ -75,7 +75,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Which block each row is of.
+    """The block of each row.
 
     Attributes
     ----------
@@ -106,7 +106,7 @@ class Everybody(Protocol):
 
 
 class Engine:
-    """Where sums over people are made.
+    """Where sums over people are computed.
 
     Attributes
     ----------
@@ -124,7 +124,7 @@ class Engine:
         self.options = options
 
     def takes(self, X: Any) -> bool:
-        """Tell whether features in memory, checked here, are of a kind that only this engine knows.
+        """Check features in memory, and tell whether only this engine knows their kind.
 
         Raises where they are of a kind that the engine does not take.
         """
@@ -140,7 +140,7 @@ class Engine:
 
     @contextmanager
     def parts(self, X: Any, columns: Columns) -> Iterator[Parts]:
-        """Give the people of Parquet files in parts, as read, for as long as they are needed."""
+        """Yield the people of Parquet files in parts, as read, for as long as they are needed."""
         if is_dask(X):
             raise EngineError(
                 f"engine: {self.name!r} cannot read a Dask collection; pass engine='dask', or "
@@ -180,7 +180,7 @@ class InParts:
 
 
 def open_engine(name: str, options: Options) -> Engine:
-    """Return the engine of a name; raises where it cannot do what is asked of it."""
+    """Return the engine of that name; raise if it does not support the options."""
     module, attribute = ENGINES[name].split(":")
     engine: Engine = getattr(import_module(module), attribute)(options)
     return engine

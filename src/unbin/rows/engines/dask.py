@@ -2,7 +2,7 @@
 
 Parts are made on the workers and never leave them: each is a future whose lineage Dask keeps, so
 that a part lost with its worker is made again elsewhere. Coefficients go out with every pass and
-sums come back, added pairwise over neighbours: an order that no worker has a say in.
+sums come back, added over neighbours in a tree: an order that does not depend on the workers.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _BATCH = 64
 _FAN_IN = 4
 """Sums added at a time."""
 _ATTEMPTS = 5
-"""How often work is handed in again that its workers did not survive."""
+"""How often work is submitted again after its workers died."""
 _PART_SHARE = 1 / 64
-"""Share of a worker's memory that a part may have: it is copied several times on its way."""
+"""Share of a worker's memory that a part may take: it is copied several times on its way."""
 MEMORY = {"distributed.worker.memory.pause": 0.92, "distributed.worker.memory.terminate": 0.97}
 """Small workers: libraries alone may take the 80 % at which Dask would stop giving them work."""
 _LARGEST_PART = 1 << 27
@@ -64,7 +64,7 @@ class DaskParts:
     client : distributed.Client
     parts : sequence of futures or recipes
     checkpoint : str or None
-        Named when all workers are gone.
+        Named in the error when all workers are gone.
     """
 
     def __init__(self, client: Any, parts: Sequence[Any], checkpoint: str | None = None) -> None:
@@ -79,7 +79,7 @@ class DaskParts:
         return self.parts[k]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave everything here: what is told to workers may know of the parts, and needs none."""
+        """Leave everything here: what is sent to workers may refer to the parts, but needs none."""
         return {"client": None, "parts": (), "checkpoint": None}
 
     def take(self, which: Sequence[int]) -> DaskParts:
@@ -129,7 +129,7 @@ class DaskParts:
         each: Sequence[Any] | None,
     ) -> list[Any]:
         with self._connected():
-            # what all parts are told travels once, and from worker to worker
+            # what all parts receive travels once, and from worker to worker
             told = self.client.submit(itself, (function, args), pure=False)
             work = calls(self.parts, told, (), each)
             return [self.client.submit(_apply, *call, pure=False) for call in work]
@@ -143,7 +143,7 @@ class DaskParts:
         return futures[0]
 
     def _finish(self, submit: Callable[[], list[Any]]) -> list[Any]:
-        """Wait for results; hand work in again that died with too many workers."""
+        """Wait for results; submit work again that died with too many workers."""
         killed = import_module("distributed").KilledWorker
         for attempt in range(_ATTEMPTS):
             try:
@@ -162,7 +162,7 @@ class DaskParts:
 
     @contextmanager
     def _connected(self) -> Iterator[None]:
-        """Say that the cluster is gone, whatever it is that fails because of it."""
+        """Report a lost cluster as such, whatever fails because of it."""
         try:
             yield
         except UnbinError:
@@ -176,7 +176,7 @@ class DaskParts:
             ) from error
 
     def _wait(self, futures: list[Any]) -> None:
-        """Wait for futures as long as there is somebody to make them."""
+        """Wait for futures as long as there are workers to compute them."""
         distributed = import_module("distributed")
         alive = time.monotonic()
         while True:
@@ -206,7 +206,7 @@ class DaskParts:
 
 
 class DaskEngine(Engine):
-    """Sums are made on the workers of a Dask cluster."""
+    """Sums are computed on the workers of a Dask cluster."""
 
     name: ClassVar[str] = "dask"
 
@@ -269,9 +269,9 @@ def _array_part(arrays: list[Any]) -> Part:
 
 @contextmanager
 def open_client(client: Any) -> Iterator[Any]:
-    """Give the user's client, one of the scheduler at an address, or one of workers started here.
+    """Yield the user's client, one of the scheduler at an address, or one of workers started here.
 
-    What is started here is stopped in the end.
+    Workers started here are stopped at the end.
     """
     if find_spec("distributed") is None:
         raise EngineError("engine 'dask': needs dask, got none; pip install unbin[dask]")
@@ -311,7 +311,7 @@ def open_client(client: Any) -> Iterator[Any]:
 
 
 def room_for_part(client: Any) -> int:
-    """Return the bytes that a part may have without crowding the smallest worker."""
+    """Return the bytes that a part may take without crowding the smallest worker."""
     limits = [worker["memory_limit"] for worker in _workers(client).values()]
     return int(min(limits) * _PART_SHARE) if limits and all(limits) else 1 << 40
 

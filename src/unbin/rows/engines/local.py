@@ -17,7 +17,7 @@ from unbin.rows.wide import lay_out_wide
 
 
 class LocalEngine(Engine):
-    """Sums are made in this process, by threads."""
+    """Sums are computed in this process, by threads."""
 
     name: ClassVar[str] = "local"
     takes_observed: ClassVar[bool] = True

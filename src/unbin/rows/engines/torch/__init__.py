@@ -1,7 +1,7 @@
-"""People on a GPU, through torch (``unbin[gpu]``); imported only for those who ask for it.
+"""People on a GPU, through torch (``unbin[gpu]``); imported only on request.
 
-Rows live on the device, sums over them are made there, and the sums of blocks come back: solvers,
-starts and inference are the ones every engine uses.
+Rows live on the device, sums over them are computed there, and the sums of blocks come back:
+solvers, starts and inference are shared by all engines.
 """
 
 from unbin.rows.engines.torch.engine import TorchEngine

@@ -1,4 +1,4 @@
-"""The engine of a GPU: what ``fit`` is given for it, checked, and people brought there."""
+"""The GPU engine: checks what ``fit`` is given, and moves people to the device."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from unbin.rows.engines.torch.streaming import Streamed, parts_of, read_people
 from unbin.rows.survey import Surveyed
 
 _DENSE = 4
-"""Whole numbers that name blocks are counted if they span fewer values than this per row."""
+"""Block ids that are whole numbers are counted if they span fewer values than this per row."""
 
 
 class TorchEngine(Engine):
-    """Sums are made on a GPU, or wherever torch works."""
+    """Sums are computed on a GPU, or another device of torch."""
 
     name: ClassVar[str] = "torch"
     takes_blocks: ClassVar[bool] = True

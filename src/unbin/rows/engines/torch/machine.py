@@ -47,7 +47,7 @@ class Machine:
         return _CELLS.get(self.device.type, _CELLS["other"])
 
     def free(self) -> float:
-        """Return the bytes that may be taken; infinite on a CPU, which can swap."""
+        """Return the bytes that may be allocated; infinite on a CPU, which can swap."""
         if self.device.type != "cuda":
             return float("inf")
         free, _ = torch.cuda.mem_get_info(self.device)
@@ -55,7 +55,7 @@ class Machine:
         return float(_SHARE * (free + idle) - 8.0 * _ARRAYS * self.cells)
 
     def send(self, values: Any, dtype: Any = None) -> Tensor:
-        """Return numbers as a tensor on the device, floats in its precision unless said."""
+        """Return numbers as a tensor on the device, floats in its precision without ``dtype``."""
         tensor = torch.as_tensor(values)
         if dtype is None and tensor.is_floating_point():
             dtype = self.dtype

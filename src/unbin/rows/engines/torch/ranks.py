@@ -1,8 +1,8 @@
 """Matching on a device: sort the means of each block, clip them to the bounds of their ranks.
 
-Blocks of about the same size are sorted side by side, padded to the largest of them with what
-sorts last. People lie in the order of their keys already and sorts are stable, so that equal means
-rank as they do elsewhere.
+Blocks of about the same size are sorted side by side, padded to the largest of them with values
+that sort last. People are already in the order of their keys and sorts are stable, so that equal
+means rank as they do elsewhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Ranked:
     people : (b, 1)
         People of each block.
     slots : (b, width) or slice
-        Where among all rows of all tiles they are; the one slot more in padding.
+        Their places among all rows of all tiles; padding has the extra slot at the end.
     lower, upper : (b, width)
         Bounds of each rank, infinite in padding.
     """
@@ -155,7 +155,7 @@ def _group(
 
 
 def _runs(bounds: RankBounds, blocks: IntArray, width: int, device: object) -> Tensor:
-    """Return the run of each rank of some blocks, (b, width); anything beyond the last rank."""
+    """Return the run of each rank of some blocks, (b, width); arbitrary beyond the last rank."""
     n_runs = np.diff(bounds.run_start)[blocks]
     inner = np.repeat(bounds.run_start[blocks], n_runs)
     place = np.arange(len(inner)) - np.repeat(np.cumsum(n_runs) - n_runs, n_runs)

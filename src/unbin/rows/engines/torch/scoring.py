@@ -1,7 +1,7 @@
 """Blocks scored on the device: ``likelihood.scoring`` with all blocks at a time.
 
-Only what is needed of each block comes back: with many blocks their moments are most of what would
-travel, and whitening them most of what the host would do.
+Only scores come back: with many blocks, their moments would be most of the transfer, and whitening
+them most of the host's work.
 """
 
 from __future__ import annotations

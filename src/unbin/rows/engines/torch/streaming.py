@@ -19,7 +19,7 @@ from unbin.rows.parts import LocalParts, Parts, Recipe, itself
 from unbin.rows.survey import Part, Surveyed
 
 _AT_A_TIME = 2
-"""Parts on their way to the device, or there, at a time: one is worked on, one is made."""
+"""Parts on their way to the device, or there, at a time: one is worked on, one is prepared."""
 
 
 @dataclass(frozen=True, slots=True)

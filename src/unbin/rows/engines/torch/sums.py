@@ -1,4 +1,4 @@
-"""Sums over rows on a device: what ``Design`` is asked for, made of products of tiles."""
+"""Sums over rows on a device: what ``Design`` is asked for, from products of tiles."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def _total_covariance(
 ) -> Tensor:
     """Return each row's covariances of its target with its bins and, last, itself.
 
-    Deviations are those from ``mean``, which is averaged over the effects of blocks.
+    Deviations are those from ``mean``, which is averaged over the random block intercept.
     """
     family, unit = law.family, float(law.unit or 1.0)
     found = q.new_zeros((law.n_statistics, *eta.shape))
@@ -132,7 +132,7 @@ def _total_covariance(
 
 
 def _average(values: list[Tensor]) -> Tensor:
-    """Return the mean over the points of a block's effect."""
+    """Return the mean over the quadrature points of the random block intercept."""
     return values[0] if len(values) == 1 else values[0].add(values[1]).mul_(0.5)
 
 
@@ -188,7 +188,7 @@ def bin_values(
     nuisance: FloatArray,
     step: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """See ``ecological.bin_value_sums``."""
+    """See ``start.bin_value_sums``."""
     place = rows.slots(np.arange(-rows.place % step, len(rows), step))
     slots = torch.as_tensor(place, device=rows.machine.device)
     sample = rows.matrix.view(-1, rows.matrix.shape[2])[slots]

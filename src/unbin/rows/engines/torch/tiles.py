@@ -1,4 +1,4 @@
-"""Rows on a device: tiles of as many rows each, every tile within one block.
+"""Rows on a device: tiles of equal numbers of rows, each within one block.
 
 Sums over the rows of a block are small matrix products per tile, and then sums over a block's
 tiles. Blocks are padded to whole tiles with rows of zeros.
@@ -55,7 +55,7 @@ class TorchRows:
     place : int
         Rows of other parts that lie before these.
     kept : dict
-        What was worked out about these rows and will be needed again.
+        Cached results about these rows.
     """
 
     matrix: Tensor
@@ -69,7 +69,7 @@ class TorchRows:
     place: int = 0
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
-    # how each sum is made of rows on a device (see ``rows.rows.kernel``)
+    # how each sum is computed on a device (see ``rows.rows.kernel``)
     gram_sums = sums.gram
     row_sums = sums.by_column
     extremes = sums.ends
@@ -97,7 +97,7 @@ class TorchRows:
         return int(self.matrix.shape[1])
 
     def slots(self, rows: IntArray) -> IntArray:
-        """Return where among all rows of all tiles some people are."""
+        """Return the places of some people among all rows of all tiles."""
         block = np.searchsorted(self.start, rows, side="right") - 1
         return np.asarray(self.tile_start[block] * self.tile + rows - self.start[block])
 
@@ -113,7 +113,7 @@ class TorchRows:
         return eta if self.offset is None else eta.add_(self.offset[tiles])
 
     def in_units(self, level: float, slope: float) -> TorchRows:
-        """Return the same rows for a predictor of which ``level`` is taken off, over ``slope``."""
+        """Return the same rows for a linear predictor less ``level``, divided by ``slope``."""
         offset = 0.0 if self.offset is None else self.offset
         changed = (offset - level) / slope * self.people()[:, :, 0]  # padding stays 0
         return replace(self, offset=changed, kept={})
@@ -159,7 +159,7 @@ class TorchRows:
 
 
 def tiles_of(size: IntArray) -> tuple[int, IntArray]:
-    """Return the rows of a tile that blocks of some sizes are cut into, and where tiles start."""
+    """Return the rows per tile for blocks of given sizes, and where each block's tiles start."""
     n = int(size.sum())
     for tile in _TILES:
         count = -(-size // tile)
@@ -235,7 +235,7 @@ def hashes(x: Tensor, seed: int) -> Tensor:
 
 
 def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
-    """Copy rows, standardised already, to a device; ``ranked`` orders people by their key."""
+    """Copy rows that are standardised to a device; ``ranked`` orders people by their key."""
     has_offset = bool(rows.offset.any())
     size = np.diff(rows.start)
     found = empty_rows(
