@@ -15,16 +15,14 @@ from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
     DensityModel,
-    Family,
     Interval,
     Units,
     as_rows,
     exp_within,
     keep_in_bins,
-    log_link_mean,
-    log_of,
     share_edges,
 )
+from unbin.families.links import LogLink
 from unbin.families.normal import NARROW
 from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
 
@@ -39,7 +37,7 @@ _LARGEST_SHAPE, _SMALLEST_SHAPE = 1e5, 1e-8
 
 
 @dataclass(frozen=True, slots=True)
-class Gamma(Family):
+class Gamma(LogLink):
     """Positive targets with variance dispersion · mean².
 
     link(mean) = log mean, domain [0, inf). With shape = 1/dispersion the density is
@@ -53,15 +51,6 @@ class Gamma(Family):
     @property
     def domain(self) -> Interval:
         return Interval(0.0, np.inf)
-
-    def link(self, mean: FloatArray) -> FloatArray:
-        return log_of(mean)
-
-    def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return log_link_mean(eta)
-
-    def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return self.inverse_link(eta)
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return np.maximum(mean, 1e-8)

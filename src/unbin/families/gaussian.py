@@ -19,6 +19,7 @@ from unbin.families.base import (
     tilted_bin_means,
     unweighted,
 )
+from unbin.families.links import IdentityLink
 from unbin.families.normal import NormalBins, normal_bins
 from unbin.families.tensors import Machine, TensorLaw
 
@@ -30,7 +31,7 @@ _FAR = 1e3
 
 
 @dataclass(frozen=True, slots=True)
-class Gaussian(BregmanFamily):
+class Gaussian(IdentityLink, BregmanFamily):
     """Real-valued targets with constant variance.
 
     phi(x) = x²/2, link(mean) = mean, D(z || mean) = (z - mean)²/2, domain (-inf, inf).
@@ -45,15 +46,6 @@ class Gaussian(BregmanFamily):
     def domain(self) -> Interval:
         return Interval(-np.inf, np.inf)
 
-    def link(self, mean: FloatArray) -> FloatArray:
-        return mean
-
-    def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return eta
-
-    def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return unweighted(eta)
-
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         residual = z - mean
         return 0.5 * residual * residual
@@ -64,9 +56,6 @@ class Gaussian(BregmanFamily):
     def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
         residual = z - mean
         return 0.5 * float(residual @ residual)
-
-    def interior(self, mean: FloatArray) -> FloatArray:
-        return mean
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         return unweighted(eta) * sigma_of(nuisance) ** 2

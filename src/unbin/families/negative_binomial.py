@@ -13,16 +13,14 @@ from unbin.families.base import (
     LARGEST_ETA,
     BinModel,
     DensityModel,
-    Family,
     Interval,
     as_rows,
     exp_within,
-    log_link_mean,
-    log_of,
     tilted_bin_means,
     unweighted,
 )
 from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.links import LogLink
 from unbin.families.tensors import Machine, TensorLaw
 
 _SMALLEST, _LARGEST = 1e-14, 1e6
@@ -30,7 +28,7 @@ _SMALLEST, _LARGEST = 1e-14, 1e6
 
 
 @dataclass(frozen=True, slots=True)
-class NegativeBinomial(Family):
+class NegativeBinomial(LogLink):
     """Counts with variance mean + a mean² (NB2), a gamma mixture of Poisson distributions.
 
     link(mean) = log mean, domain [0, inf). With r = 1/a,
@@ -44,15 +42,6 @@ class NegativeBinomial(Family):
     @property
     def domain(self) -> Interval:
         return Interval(0.0, np.inf, integer=True)
-
-    def link(self, mean: FloatArray) -> FloatArray:
-        return log_of(mean)
-
-    def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return log_link_mean(eta)
-
-    def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return self.inverse_link(eta)
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return np.maximum(mean, 0.01)

@@ -16,7 +16,6 @@ from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families.base import (
     BinModel,
     DensityModel,
-    Family,
     Interval,
     as_rows,
     keep_in_bins,
@@ -26,6 +25,7 @@ from unbin.families.base import (
 )
 from unbin.families.coordinates import Coordinates
 from unbin.families.elementary import SMALLEST_EXPONENT, TILE, exp_below_one
+from unbin.families.links import IdentityLink
 from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
 
 _NARROW_WIDTH = 1e-4
@@ -33,7 +33,7 @@ _NARROW_WIDTH = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
-class Ordinal(Family):
+class Ordinal(IdentityLink):
     """Bins cut from a latent variable, eta plus logistic noise, at thresholds shared by all rows.
 
     P(y in the first k bins) = G(theta_k - eta), G(x) = 1/(1 + exp(-x)), with thresholds
@@ -62,18 +62,6 @@ class Ordinal(Family):
     @property
     def domain(self) -> Interval:
         return Interval(-np.inf, np.inf)
-
-    def link(self, mean: FloatArray) -> FloatArray:
-        return mean
-
-    def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return eta
-
-    def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return unweighted(eta)
-
-    def interior(self, mean: FloatArray) -> FloatArray:
-        return mean
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         return unweighted(eta) * (math.pi**2 / 3)

@@ -18,18 +18,17 @@ from unbin.families.base import (
     DensityModel,
     Interval,
     as_rows,
-    log_link_mean,
-    log_of,
     tilted_bin_means,
     unweighted,
     x_log_x,
 )
 from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.links import LogLink
 from unbin.families.tensors import Machine, TensorLaw
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson(BregmanFamily):
+class Poisson(LogLink, BregmanFamily):
     """Counts with variance equal to their mean.
 
     phi(x) = x log x - x, link(mean) = log mean,
@@ -41,15 +40,6 @@ class Poisson(BregmanFamily):
     @property
     def domain(self) -> Interval:
         return Interval(0.0, np.inf, integer=True)
-
-    def link(self, mean: FloatArray) -> FloatArray:
-        return log_of(mean)
-
-    def inverse_link(self, eta: FloatArray) -> FloatArray:
-        return log_link_mean(eta)
-
-    def mean_derivative(self, eta: FloatArray) -> FloatArray:
-        return self.inverse_link(eta)
 
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         with np.errstate(divide="ignore"):
