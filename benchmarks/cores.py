@@ -13,8 +13,8 @@ import warnings
 from glum import GeneralizedLinearRegressor
 
 import unbin
+from unbin._checks import available_threads
 from unbin.datasets import simulate
-from unbin.rows.parts import available_threads
 
 
 def best(run, repeats: int = 5) -> float:

@@ -9,9 +9,8 @@ import pytest
 
 import unbin
 from tests.helpers.people import draw_people
-from unbin import AggregatedGLM
+from unbin import AggregatedGLM, _checks
 from unbin.exceptions import BinError, BlockError, EncodingError, ParameterError, SlowFitWarning
-from unbin.fitting import inputs
 from unbin.likelihood import problem
 from unbin.people.encoding import Encoding
 from unbin.people.reading import read_people
@@ -95,7 +94,7 @@ def test_a_table_of_too_many_cells_is_refused(monkeypatch):
 
 @pytest.mark.parametrize("y", [Y, target(4)], ids=["observed", "aggregated"])
 def test_too_many_columns_are_refused_with_the_number_that_fits(monkeypatch, y):
-    monkeypatch.setattr(inputs, "machine_memory", lambda: 1000)
+    monkeypatch.setattr(_checks, "machine_memory", lambda: 1000)
     with pytest.raises(ParameterError, match=r"X: 6 columns take about .* GiB .* at most 5 fit"):
         AggregatedGLM().fit(np.column_stack([X, X, X]), y)
     AggregatedGLM().fit(X, y)

@@ -1,4 +1,4 @@
-"""Settings of estimators and functions, checked."""
+"""Settings of estimators and functions, checked, also against what this machine has."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ def check_choices(name: str, values: Any, choices: tuple[str, ...]) -> tuple[str
         values = (values,)
     return tuple(check_choice(name, value, choices) for value in values)
 
+
+_MATRICES = 4
+"""Cross-product matrices of all columns that a fit holds at the same time, at least."""
 
 LARGEST = 1e50
 """The largest number that is computed with: squares of it, summed and multiplied, stay finite."""
@@ -124,3 +127,40 @@ def value_or_auto(name: str, value: Any, check: Callable[[str, Any], Any]) -> An
 def path_or_none(name: str, path: Any) -> str | None:
     """Return a path as text, or None."""
     return None if path is None else str(check_path(name, path))
+
+
+# -- what this machine has -------------------------------------------------------------------------
+
+
+def machine_memory() -> int:
+    """Return the bytes of memory this machine has; 0 where that is unknown."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 0
+
+
+def available_threads() -> int:
+    """Return the number of cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def check_threads(n_jobs: Any) -> int:
+    """Return the number of threads that ``n_jobs`` asks for."""
+    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
+        return available_threads()
+    return check_whole("n_jobs", n_jobs, low=1)
+
+
+def check_width(n_columns: int) -> None:
+    """Raise if the cross-products of all columns do not fit into memory."""
+    room = machine_memory()
+    need = _MATRICES * 8 * n_columns**2
+    if 0 < room < need:
+        raise ParameterError(
+            f"X: {n_columns:,} columns take about {need / 2**30:,.0f} GiB of memory, this machine "
+            f"has {room / 2**30:,.0f}; at most {int(np.sqrt(room / (8 * _MATRICES))):,} fit, use "
+            "fewer"
+        )

@@ -37,8 +37,7 @@ from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.counts import block_targets
-from unbin.likelihood.order import published_order
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.statistics import published_counts, published_order
 from unbin.release import Release, tables
 from unbin.release.target import AggregatedTarget
 from unbin.rows.contextual import block_context

@@ -9,9 +9,10 @@ from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.order import order_sums, published_order
+from unbin.likelihood.order import order_sums
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.start import starting_point
+from unbin.likelihood.statistics import published_order
 from unbin.release.aggregation import aggregate
 
 

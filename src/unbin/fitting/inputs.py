@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin._checks import check_whole
 from unbin._frames import as_floats, refuse_huge
 from unbin._typing import ArrayLike, FloatArray
 from unbin.exceptions import (
@@ -26,12 +25,9 @@ from unbin.families import Family
 from unbin.fitting.model import Fit
 from unbin.release import Release
 from unbin.release.target import AggregatedTarget, is_release
-from unbin.rows.parts import available_threads, machine_memory
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
 
-_MATRICES = 4
-"""Cross-product matrices of all columns that a fit holds at the same time, at least."""
 _MOST_LOG = 700.0
 """The exponential of anything much larger overflows."""
 
@@ -57,9 +53,9 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
 def check_rows(targets: list[AggregatedTarget], n: int) -> None:
     """Raise unless targets were aligned with the n rows of X."""
     for target in targets:
-        if len(target) != n:
+        if len(target.codes) != n:
             raise AlignmentError(
-                f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
+                f"y: {len(target.codes)} rows were aligned with the release, X has {n}; pass the "
                 "block of each row of X to align()"
             )
 
@@ -116,13 +112,6 @@ def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) 
     return Columns(tuple(map(str, features or ())), block, offset)
 
 
-def check_threads(n_jobs: Any) -> int:
-    """Return the number of threads that ``n_jobs`` asks for."""
-    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
-        return available_threads()
-    return check_whole("n_jobs", n_jobs, low=1)
-
-
 def check_offset(
     offset: ArrayLike | None, n: int, family: Family | None = None
 ) -> FloatArray | None:
@@ -156,18 +145,6 @@ def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray 
     if isinstance(offset, Real) and not isinstance(offset, bool | np.bool_):
         offset = np.full(n, float(offset))
     return check_offset(offset, n)
-
-
-def check_width(n_columns: int) -> None:
-    """Raise if the cross-products of all columns do not fit into memory."""
-    room = machine_memory()
-    need = _MATRICES * 8 * n_columns**2
-    if 0 < room < need:
-        raise ParameterError(
-            f"X: {n_columns:,} columns take about {need / 2**30:,.0f} GiB of memory, this machine "
-            f"has {room / 2**30:,.0f}; at most {int(np.sqrt(room / (8 * _MATRICES))):,} fit, use "
-            "fewer"
-        )
 
 
 def warn_of(fit: Fit) -> None:

@@ -39,13 +39,13 @@ def likelihood_fit(
     """Fit the likelihood of what was published; choose what the settings leave open."""
     if len(release.histogram.count) and len(release.order_statistics.value):
         rank_bounds(release, get_family("gaussian").domain)  # raises if they contradict each other
+    d = people.n_features
     context = None if settings.contextual is False else people.context()
     designs = {}
     if settings.contextual is not True:
         designs[False] = people.design(settings.layout)
     if context is not None:
         designs[True] = people.design(settings.layout, context)
-    d = people.n_features
     model, selection = _choose(designs, release, family, settings)
 
     def solve(contextual: bool) -> LikelihoodFit:
@@ -70,7 +70,9 @@ def likelihood_fit(
         if len(designs) == 2 and contextual and not has_context(designs[True], found, d):
             contextual, found = False, solve(False)
     design, family, p = designs[contextual], model.family, designs[contextual].n_parameters
+    told = found.told()[p - len(design.scale) : p]
     coef, intercept = design.to_coefficients(found.theta)
+    covariance = design.to_coefficient_covariance(found.covariance[:p, :p], told)
     intercept += found.block_average if settings.layout.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
@@ -79,9 +81,7 @@ def likelihood_fit(
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=_widen(coef[d:], context) if contextual and context else None,
-        covariance=design.to_coefficient_covariance(
-            found.covariance[:p, :p], found.told()[p - len(design.scale) : p]
-        ),
+        covariance=covariance,
         nuisance=found.nuisance,
         dispersion=family.dispersion(found.nuisance),
         block_sd=found.block_sd,
@@ -95,7 +95,7 @@ def likelihood_fit(
         diagnostics=diagnose(design, release, family, found, d),
         imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
-        n_blocks=len(release),
+        n_blocks=len(release.n),
         selection=selection,
         published=published_of(
             found, release.blocks, whole=family.domain.integer, public=release.public

@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
+from unbin._checks import check_width
 from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
@@ -21,7 +22,6 @@ from unbin.fitting.inputs import (
     check_observed,
     check_offset,
     check_rows,
-    check_width,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
@@ -91,6 +91,7 @@ def place(
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
+    targets = as_targets(y) if given.block is None else None
     X = refuse_masked(X, where="X")
     own = engine.takes(X)
     # scikit-learn sets attributes of the model, which a failed fit must leave as they were
@@ -100,7 +101,6 @@ def place(
             "block, features: name columns of files and frames, got arrays; pass "
             "release.align(blocks) as y"
         )
-    targets = as_targets(y) if given.block is None else None
     if given.block is None and targets is None:
         placed = _observed(X, y, given, engine=engine, family=family, model=model)
         with computing():

@@ -16,10 +16,10 @@ from unbin.likelihood.effects import solve_with_effects
 from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
-from unbin.likelihood.order import published_order
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
 from unbin.likelihood.start import null_point, starting_point, step_scale
+from unbin.likelihood.statistics import published_order
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design

@@ -15,9 +15,10 @@ from unbin._linalg import bounded_whitening
 from unbin._typing import FloatArray
 from unbin._watching import Status
 from unbin.likelihood.moments import block_moments
-from unbin.likelihood.order import PublishedOrder, order_sums
+from unbin.likelihood.order import order_sums
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums
+from unbin.likelihood.statistics import PublishedOrder
 
 _ROUNDS = 4
 _SETTLED = 0.02

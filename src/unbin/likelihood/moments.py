@@ -98,6 +98,18 @@ class Law:
     unit: float | None
     block_variance: float
 
+    @classmethod
+    def of(cls, problem: Problem) -> Law:
+        """Return the law of the statistics of a problem."""
+        return cls(
+            problem.family,
+            problem.coordinates,
+            problem.counts.lower,
+            problem.counts.upper,
+            None if problem.means is None else problem.means.unit,
+            problem.block_variance,
+        )
+
     def points(self, eta: Any) -> list[Any]:
         """Return the quadrature points of the random block intercept: ± one standard deviation.
 
@@ -186,7 +198,7 @@ def map_moments(
     def then(blocks: slice, sums: tuple[FloatArray, ...]) -> Done:
         return function(finish(problem, free, blocks, sums, covariance))
 
-    return problem.design.by_block(moment_sums, problem.law, free, covariance, then=then)
+    return problem.design.by_block(moment_sums, Law.of(problem), free, covariance, then=then)
 
 
 # -- sums over rows ------------------------------------------------------------------------------

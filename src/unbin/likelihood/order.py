@@ -21,49 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin._typing import FloatArray
 from unbin.families import Family
 from unbin.families.base import BinModel, DensityModel
-from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.order_laws import integer_law, real_law
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.statistics import full_lists
-from unbin.release import Release
+from unbin.likelihood.statistics import PublishedOrder
 from unbin.rows.rows import Rows, kernel
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedOrder:
-    """Order statistics laid out side by side, at most J in a block.
-
-    Attributes
-    ----------
-    value : (B, J)
-        Increasing within a block; -inf in padding.
-    rank : (B, J)
-        1 is the smallest; the mean rank of equal values. 0 in padding.
-    n : (B,)
-    """
-
-    value: FloatArray
-    rank: FloatArray
-    n: IntArray
-
-    @property
-    def valid(self) -> BoolArray:
-        """Mark what is not padding, shape (B, J)."""
-        return np.asarray(self.rank > 0)
-
-    @property
-    def known(self) -> BoolArray:
-        """Blocks with order statistics."""
-        return np.asarray(self.valid.any(axis=1))
-
-    def middle(self) -> FloatArray:
-        """Return the value nearest to each block's median; NaN where there is none."""
-        away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
-        chosen = self.value[np.arange(len(self.n)), away.argmin(axis=1)]
-        return np.where(self.known, chosen, np.nan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +52,6 @@ class OrderSums:
     block_scores: FloatArray
     block_misfit: FloatArray
     block_df: FloatArray
-
-
-def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
-    """Lay out the order statistics that the counts do not imply already; None without any."""
-    order, n = release.order_statistics, release.n
-    told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
-    used = np.repeat(~told, np.diff(order.start))
-    if not used.any():
-        return None
-    block = np.repeat(np.arange(len(n)), np.diff(order.start))[used]
-    value, rank = order.value[used], order.rank[used].astype(float)
-    new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
-    group = np.cumsum(new) - 1
-    rank = np.bincount(group, rank) / np.bincount(group)
-    block, value = block[new], value[new]
-    place = np.arange(len(block)) - np.searchsorted(block, block)
-    width = int(place.max()) + 1
-    values, ranks = np.full((len(n), width), -np.inf), np.zeros((len(n), width))
-    values[block, place], ranks[block, place] = value, rank
-    return PublishedOrder(values, ranks, n)
 
 
 def order_sums(problem: Problem, order: PublishedOrder, free: FloatArray) -> OrderSums:

@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from unbin._checks import machine_memory
 from unbin._typing import FloatArray
 from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets
-from unbin.likelihood.moments import Law
 from unbin.likelihood.statistics import looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows
-from unbin.rows.parts import machine_memory
 from unbin.rows.rows import aligned_copy
 
 
@@ -79,18 +78,6 @@ class Problem:
         """Intercept and slopes that are fitted: columns that are constant have none."""
         return self.coordinates.n_slopes - int((~self.design.varies).sum())
 
-    @property
-    def law(self) -> Law:
-        """The distribution of the published statistics given a row's features."""
-        return Law(
-            self.family,
-            self.coordinates,
-            self.counts.lower,
-            self.counts.upper,
-            None if self.means is None else self.means.unit,
-            self.block_variance,
-        )
-
 
 def published_means(counts: PublishedCounts, means: FloatArray) -> PublishedMeans | None:
     """Lay out published means with a unit that puts totals on the scale of counts."""
@@ -112,12 +99,11 @@ def make_problem(design: Design, release: Release, family: Family) -> Problem:
     counts = published_counts(release, family.domain, smallest=family.smallest_count)
     means = release.means
     has_means = means is not None and bool(np.isfinite(means).any())
-    family.check_statistics(shared=counts.shared, means=has_means, values=False)
+    shared, n_bins, n_theta = counts.shared, counts.n_bins, design.n_parameters
+    family.check_statistics(shared=shared, means=has_means, values=False)
+    coordinates = family.coordinates(n_theta, n_bins, fit_intercept=design.fit_intercept)
     if family.free_shape:
         counts = replace(counts, whole=looks_counted(release))
-    coordinates = family.coordinates(
-        design.n_parameters, counts.n_bins, fit_intercept=design.fit_intercept
-    )
     published = None
     if means is not None and not _tell_totals(counts, family.domain):
         published = published_means(counts, means)

@@ -142,7 +142,9 @@ def score_sums(
         return _part_sums(problem, part.blocks, sums, found.spread, found.mean)
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
-        scored = problem.design.parts.stream(score_rows, problem.law, free, whole, reference, used)
+        scored = problem.design.parts.stream(
+            score_rows, Law.of(problem), free, whole, reference, used
+        )
         parts = [_part_sums(problem, *found) for found in scored]
     else:
         parts = list(map_moments(problem, free, weigh, covariance=frozen is None))

@@ -21,6 +21,8 @@ values together (pooled, not per block), so that all blocks share their edges.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from unbin._blocks import first_rows, last_rows
@@ -311,3 +313,60 @@ def _padded(cuts: Cumulative, n: IntArray, domain: Interval, known: BoolArray) -
     total[block, place] = cuts.count
     count = np.diff(total, axis=1, prepend=0).astype(float)
     return PublishedCounts(n, lower, upper, count, known)
+
+
+# -- order statistics ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedOrder:
+    """Order statistics laid out side by side, at most J in a block.
+
+    Attributes
+    ----------
+    value : (B, J)
+        Increasing within a block; -inf in padding.
+    rank : (B, J)
+        1 is the smallest; the mean rank of equal values. 0 in padding.
+    n : (B,)
+    """
+
+    value: FloatArray
+    rank: FloatArray
+    n: IntArray
+
+    @property
+    def valid(self) -> BoolArray:
+        """Mark what is not padding, shape (B, J)."""
+        return np.asarray(self.rank > 0)
+
+    @property
+    def known(self) -> BoolArray:
+        """Blocks with order statistics."""
+        return np.asarray(self.valid.any(axis=1))
+
+    def middle(self) -> FloatArray:
+        """Return the value nearest to each block's median; NaN where there is none."""
+        away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
+        chosen = self.value[np.arange(len(self.n)), away.argmin(axis=1)]
+        return np.where(self.known, chosen, np.nan)
+
+
+def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
+    """Lay out the order statistics that the counts do not imply already; None without any."""
+    order, n = release.order_statistics, release.n
+    told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
+    used = np.repeat(~told, np.diff(order.start))
+    if not used.any():
+        return None
+    block = np.repeat(np.arange(len(n)), np.diff(order.start))[used]
+    value, rank = order.value[used], order.rank[used].astype(float)
+    new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
+    group = np.cumsum(new) - 1
+    rank = np.bincount(group, rank) / np.bincount(group)
+    block, value = block[new], value[new]
+    place = np.arange(len(block)) - np.searchsorted(block, block)
+    width = int(place.max()) + 1
+    values, ranks = np.full((len(n), width), -np.inf), np.zeros((len(n), width))
+    values[block, place], ranks[block, place] = value, rank
+    return PublishedOrder(values, ranks, n)

@@ -11,7 +11,6 @@ ours.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,8 @@ from functools import cache, reduce
 from typing import Any, Protocol, TypeVar
 
 from threadpoolctl import ThreadpoolController
+
+from unbin._checks import machine_memory
 
 _AHEAD = 2
 """Parts in progress per thread: enough to keep threads busy, few enough to bound memory."""
@@ -206,21 +207,6 @@ class LocalParts:
     def settled(self, n_bytes: int) -> LocalParts:
         """Return the parts, kept in memory if they take only a small share of it."""
         return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
-
-
-def machine_memory() -> int:
-    """Return the bytes of memory this machine has; 0 where that is unknown."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
-
-
-def available_threads() -> int:
-    """Return the number of cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

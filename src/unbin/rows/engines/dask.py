@@ -18,20 +18,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from unbin._checks import available_threads
 from unbin._frames import as_text, column, is_dask
 from unbin.exceptions import EngineError, ParameterError, UnbinError
 from unbin.rows.engines import Engine
-from unbin.rows.parts import (
-    Recipe,
-    Result,
-    add,
-    apply,
-    available_threads,
-    calls,
-    itself,
-    one_blas_thread,
-    recipes,
-)
+from unbin.rows.parts import Recipe, Result, add, apply, calls, itself, one_blas_thread, recipes
 from unbin.rows.sources import Columns, numbers_of, part_of, recipes_of
 from unbin.rows.survey import Part
 
