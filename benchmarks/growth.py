@@ -24,7 +24,7 @@ from timing import best_of, people  # it keeps to one thread
 from unbin.datasets import Simulation
 from unbin.families import get_family
 from unbin.likelihood.problem import make_problem
-from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import starting_point
 from unbin.matching.fit import matching_bounds
 from unbin.matching.objective import Objective

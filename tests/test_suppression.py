@@ -29,7 +29,7 @@ from unbin.likelihood.hidden import (
     multinomial_covariance,
     whole_counts,
 )
-from unbin.likelihood.scoring import _less
+from unbin.likelihood.quasi_score import _less
 from unbin.likelihood.statistics import published_counts
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute

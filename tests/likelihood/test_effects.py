@@ -9,7 +9,7 @@ from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
 from unbin.likelihood.effects import block_variance, effects_misfit
 from unbin.likelihood.problem import make_problem
-from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.quasi_score import score_sums
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out
 

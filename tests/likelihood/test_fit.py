@@ -13,7 +13,8 @@ from unbin.likelihood import fit_likelihood
 from unbin.likelihood.diagnostics import identification
 from unbin.likelihood.fit import _explains_more, pooled_fit
 from unbin.likelihood.problem import make_problem, ridge_penalty, thin, worth_thinning
-from unbin.likelihood.scoring import ScoringResult, _Memory, score_sums
+from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.scoring import ScoringResult, _Memory
 from unbin.rows.design import lay_out
 
 

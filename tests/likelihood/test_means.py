@@ -13,7 +13,8 @@ from unbin.families import get_family
 from unbin.likelihood import fit as fit_module
 from unbin.likelihood import fit_likelihood
 from unbin.likelihood.problem import make_problem
-from unbin.likelihood.scoring import ScoringResult, score_sums
+from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import starting_point
 from unbin.release.aggregation import aggregate
 

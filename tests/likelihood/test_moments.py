@@ -10,7 +10,7 @@ from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.moments import accumulate, block_moments
 from unbin.likelihood.problem import PublishedMeans, make_problem, ridge_penalty
-from unbin.likelihood.scoring import score_blocks, score_sums
+from unbin.likelihood.quasi_score import score_blocks, score_sums
 from unbin.likelihood.start import starting_point
 from unbin.release import Release
 from unbin.release.aggregation import aggregate

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import numpy as np
 
@@ -69,24 +70,38 @@ def likelihood_fit(
         contextual, found = model.contextual, solve(model.contextual)
         if len(designs) == 2 and contextual and not has_context(designs[True], found, d):
             contextual, found = False, solve(False)
-    design, family, p = designs[contextual], model.family, designs[contextual].n_parameters
+    context = context if contextual else None
+    fit = _likelihood_result(designs[contextual], release, model, found, context, d)
+    return replace(fit, selection=selection)
+
+
+def _likelihood_result(
+    design: Design,
+    release: Release,
+    model: Candidate,
+    found: LikelihoodFit,
+    context: Context | None,
+    d: int,
+) -> Fit:
+    """Bring a fit of ``d`` features, and perhaps their context, to the units of X."""
+    family, p = model.family, design.n_parameters
     told = found.told()[p - len(design.scale) : p]
     coef, intercept = design.to_coefficients(found.theta)
     covariance = design.to_coefficient_covariance(found.covariance[:p, :p], told)
-    intercept += found.block_average if settings.layout.fit_intercept else 0.0
+    intercept += found.block_average if design.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,
         alpha=model.alpha,
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
-        contextual_coef=_widen(coef[d:], context) if contextual and context else None,
+        contextual_coef=None if context is None else _widen(coef[d:], context),
         covariance=covariance,
         nuisance=found.nuisance,
         dispersion=family.dispersion(found.nuisance),
         block_sd=found.block_sd,
         bins=bins,
-        context=context if contextual else None,
+        context=context,
         status=found.status,
         objective=-found.log_score,
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
@@ -96,7 +111,6 @@ def likelihood_fit(
         imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
         n_blocks=len(release.n),
-        selection=selection,
         published=published_of(
             found, release.blocks, whole=family.domain.integer, public=release.public
         ),

@@ -1,7 +1,7 @@
 """The random block intercept: effects shared by the people of a block, as prices of a county are.
 
 An effect u_b on eta with variance τ² adds τ² e_b e_bᵀ to the covariance of the block's statistics
-(see :mod:`unbin.likelihood.scoring`), and expected statistics are averages over it. With
+(see :mod:`unbin.likelihood.quasi_score`), and expected statistics are averages over it. With
 a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is h_b + τ² h_b² for h_b = e_bᵀ S_b⁻¹ e_b, the variance
 τ² solves
 
@@ -31,7 +31,8 @@ from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.scoring import ScoreSums, ScoringResult, solve_quasi_score
+from unbin.likelihood.quasi_score import ScoreSums
+from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.start import step_scale
 
 _LEVEL = 0.05

@@ -17,7 +17,8 @@ from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
-from unbin.likelihood.scoring import ScoringResult, log_score, score_sums, solve_quasi_score
+from unbin.likelihood.quasi_score import log_score, score_sums
+from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import published_order
 from unbin.release import Release

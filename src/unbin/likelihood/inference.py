@@ -24,7 +24,8 @@ from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_misfit
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.scoring import ScoringResult, log_score
+from unbin.likelihood.quasi_score import log_score
+from unbin.likelihood.scoring import ScoringResult
 from unbin.release import Release
 from unbin.release.units import out_of_units
 

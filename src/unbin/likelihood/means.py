@@ -13,7 +13,8 @@ import numpy as np
 
 from unbin._typing import FloatArray
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums, solve_quasi_score
+from unbin.likelihood.quasi_score import ScoreSums, score_sums
+from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.start import step_scale
 
 _ROUNDS = 8

@@ -17,7 +17,8 @@ from unbin._watching import Status
 from unbin.likelihood.moments import block_moments
 from unbin.likelihood.order import order_sums
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.scoring import ScoreSums, ScoringResult, score_sums
+from unbin.likelihood.quasi_score import ScoreSums, score_sums
+from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.statistics import PublishedOrder
 
 _ROUNDS = 4

@@ -1,44 +1,27 @@
-"""The quasi-score of the published statistics, solved by Fisher scoring.
+"""The quasi-score solved by Fisher scoring.
 
-With m_b, D_b and S_b the moments of block b (see :mod:`unbin.likelihood.moments`) and c_b what was
-published, solve Σ D_bᵀ S_b⁻¹ (c_b - m_b) = n R free for the free parameters, R the ridge. The
-information is J = Σ D_bᵀ S_b⁻¹ D_b. The counts of a block sum to its number of people, so S_b is
-singular and the largest bin is left out; with noise added to the counts nothing needs to be.
-
-A random block intercept u_b on eta adds τ² e_b e_bᵀ to S_b, with τ² its variance and
-e_b = ∂m_b/∂u_b. That is a correction of rank one, made after S_b alone has been inverted.
-
-A step is cut until the decrement UᵀJ⁻¹U, the squared distance to the root in units of standard
-errors, falls; the first steps are capped.
+Solve Σ D_bᵀ S_b⁻¹ (c_b - m_b) = n R free for the free parameters, R the ridge (see
+:mod:`unbin.likelihood.quasi_score`). A step is cut until the decrement UᵀJ⁻¹U, the squared distance
+to the root in units of standard errors, falls; the first steps are capped. Where blocks are few,
+steps are accelerated (Anderson).
 
 References
 ----------
-Wedderburn, R. W. M. (1974). Quasi-likelihood functions, generalized linear models, and the
-Gauss-Newton method. *Biometrika*, 61, 439-447.
-
-McCullagh, P. (1983). Quasi-likelihood functions. *Annals of Statistics*, 11, 59-67.
-
 Anderson, D. G. (1965). Iterative procedures for nonlinear integral equations. *Journal of the ACM*,
 12, 547-560.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
-from typing import Any
 
 import numpy as np
-from numba import njit
 
-from unbin._linalg import JITTER, like, namespace, solve_scaled
-from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin._linalg import solve_scaled
+from unbin._typing import FloatArray
 from unbin._watching import Status, Step, is_watched, stop_after
-from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
 from unbin.likelihood.problem import Problem
-from unbin.rows.rows import kernel
+from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
 
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
@@ -46,55 +29,10 @@ _SHORTEST = 1e-3
 _RUN_AWAY = 1.0
 """Steps do not make the counts this much less likely than the start, in nats per person. A scale
 that diverges does, and in the limit every derivative, and so the score, is 0."""
-_MOST_LOST = 0.95
-"""Hidden counts take at most this share of the information in any direction."""
-_BATCH = 512
-"""Statistics whose cross-products are formed at a time."""
 _CLOSE = 1e-2
 """A squared distance to the root, in standard errors, where scoring contracts steadily."""
 _NEAR = 1e4
 """Times the tolerance, a squared distance at which the information is that of the root."""
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreSums:
-    """Sums over blocks at one value of the parameters.
-
-    Attributes
-    ----------
-    score : (p,)
-        The penalised quasi-score U.
-    information : (p, p)
-        J, without the ridge.
-    block_scores : (B, p)
-        D_bᵀ S_b⁻¹ (c_b - m_b).
-    block_misfit : (B,)
-        (c_b - m_b)ᵀ S_b⁻¹ (c_b - m_b), block effects not allowed for.
-    block_df : (B,)
-        Expectation of ``block_misfit`` at the true parameters.
-    block_pull, block_hold, block_hidden : (B,)
-        e_bᵀ S_b⁻¹ (c_b - m_b), its variance e_bᵀ S_b⁻¹ e_b, and how much of that is lost where
-        counts are hidden; for the random block intercept.
-    block_along : (B, p)
-        e_bᵀ S_b⁻¹ D_b.
-    mean : (B, L)
-        Expected statistics.
-    spread : float
-        Trace of all S_b over that of multinomial counts with the same means: near 0 when the
-        features determine everybody's bin.
-    """
-
-    score: FloatArray
-    information: FloatArray
-    block_scores: FloatArray
-    block_misfit: FloatArray
-    block_df: FloatArray
-    block_pull: FloatArray
-    block_hold: FloatArray
-    block_hidden: FloatArray
-    block_along: FloatArray
-    mean: FloatArray
-    spread: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,209 +44,6 @@ class ScoringResult:
     status: Status
     n_iter: int
     path: tuple[float, ...]
-
-
-def score_sums(
-    problem: Problem,
-    free: FloatArray,
-    penalty: FloatArray,
-    *,
-    frozen: FloatArray | None = None,
-) -> ScoreSums:
-    """Return the quasi-score and its information in one pass over the rows.
-
-    Parameters
-    ----------
-    problem : Problem
-    free : (p,)
-    penalty : (p,)
-        Ridge weight of each free parameter, times the number of people.
-    frozen : (B, L, L), optional
-        Covariances to use instead of those at ``free``.
-    """
-    reference, used = _reference(problem), _used(problem)
-
-    def whole(blocks: slice, sums: tuple[Any, ...]) -> Evidence:
-        return evidence(problem, finish(problem, free, blocks, sums, True))
-
-    def weigh(part: BlockMoments) -> PartSums:
-        if frozen is not None:
-            part.covariance[:] = frozen[part.blocks]
-        found = evidence(problem, part)
-        arrays = found.covariance, found.derivative, found.shift, found.hidden, found.residual
-        sums = score_blocks(
-            *arrays, reference[part.blocks], used[part.blocks], problem.block_variance
-        )
-        return _part_sums(problem, part.blocks, sums, found.spread, found.mean)
-
-    if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
-        scored = problem.design.parts.stream(
-            score_rows, Law.of(problem), free, whole, reference, used
-        )
-        parts = [_part_sums(problem, *found) for found in scored]
-    else:
-        parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
-    information = reduce(np.add, [part.information for part in parts])
-    spread = reduce(np.add, [part.spread for part in parts])
-    block_scores = _joined([part.scores for part in parts])
-    return ScoreSums(
-        score=block_scores.sum(axis=0) - penalty * free,
-        information=_less(information, reduce(np.add, [part.lost for part in parts])),
-        block_scores=block_scores,
-        block_misfit=_joined([part.misfit for part in parts]),
-        block_df=_joined([part.df for part in parts]),
-        block_pull=_joined([part.pull for part in parts]),
-        block_hold=_joined([part.hold for part in parts]),
-        block_hidden=_joined([part.hidden for part in parts]),
-        block_along=_joined([part.along for part in parts]),
-        mean=_joined([part.mean for part in parts]),
-        spread=float(spread[0] / spread[1]) if spread[1] > 0 else 1.0,
-    )
-
-
-def _joined(arrays: list[FloatArray]) -> FloatArray:
-    """Put the blocks of all parts, which come in order, side by side."""
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
-
-
-@dataclass(frozen=True, slots=True)
-class PartSums:
-    """What some blocks contribute to ``ScoreSums``; ``lost`` is what hidden counts take."""
-
-    blocks: slice
-    information: FloatArray
-    lost: FloatArray
-    spread: FloatArray
-    scores: FloatArray
-    along: FloatArray
-    misfit: FloatArray
-    df: FloatArray
-    pull: FloatArray
-    hold: FloatArray
-    hidden: FloatArray
-    mean: FloatArray
-
-
-def _part_sums(
-    problem: Problem,
-    blocks: slice,
-    sums: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
-    spread: FloatArray,
-    mean: FloatArray,
-) -> PartSums:
-    """Allow for block effects in what ``score_blocks`` returned."""
-    information, lost, scores, along, (misfit, df, pull, hold, hidden) = sums
-    variance = problem.block_variance
-    if variance > 0:
-        share = variance / (1 + variance * hold)
-        scores -= (share * pull)[:, None] * along
-        information -= along.T @ (along * share[:, None])
-    return PartSums(
-        blocks=blocks,
-        information=information,
-        lost=lost,
-        spread=spread,
-        scores=scores,
-        along=along,
-        misfit=misfit,
-        df=df,
-        pull=pull,
-        hold=hold,
-        hidden=hidden,
-        mean=mean,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What was published of some blocks, compared with what is expected; noise is allowed for.
-
-    Arrays, or tensors where their rows are on a device.
-
-    Attributes
-    ----------
-    covariance : (B, L, L)
-    derivative, shift : (B, L, p), (B, L)
-        D_b and e_b.
-    hidden : (B, L, h)
-        The root of the variance of what is hidden; without any it has no columns.
-    residual : (B, L)
-        c_b - m_b.
-    spread : (2,)
-        Traces of S_b, and of multinomial covariances with the same means.
-    mean : (B, L)
-    """
-
-    covariance: Any
-    derivative: Any
-    shift: Any
-    hidden: Any
-    residual: Any
-    spread: Any
-    mean: Any
-
-
-def evidence(problem: Problem, part: BlockMoments) -> Evidence:
-    """Compare what was published of some blocks with their moments; the covariance is changed."""
-    counts, blocks, n_bins = problem.counts, part.blocks, problem.counts.n_bins
-    bins, mean, covariance = np.arange(n_bins), part.mean, part.covariance
-    people = counts.n[blocks].astype(np.float64)
-    m, variance = mean[:, :n_bins], covariance[:, bins, bins]
-    multinomial = m * (1 - m / like(mean, people)[:, None])
-    spread = namespace(mean).stack([variance.sum(), multinomial.sum()])
-    target, hidden = counts.count[blocks], np.zeros((*mean.shape, 0))
-    if counts.low is not None:
-        target, hidden = _within(problem, part)
-    if problem.means is not None:
-        total = problem.means.mean[blocks] * people / problem.means.unit
-        target = np.column_stack([target, np.nan_to_num(total)])
-    covariance[:, bins, bins] += problem.noise_sd**2
-    residual = like(mean, target.astype(np.float64)) - mean
-    return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
-
-
-def _within(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
-    """Return expected counts where counts are hidden, and the root of their variance.
-
-    See :mod:`unbin.likelihood.hidden`.
-    """
-    n_bins = problem.counts.n_bins
-    shift = part.shift[:, :n_bins]
-    effects = problem.block_variance * (shift[:, :, None] * shift[:, None, :])
-    covariance = part.covariance[:, :n_bins, :n_bins] + effects
-    target, root = expected_within(problem.counts, part.mean[:, :n_bins], covariance, part.blocks)
-    hidden = np.zeros((*part.mean.shape, n_bins))
-    hidden[:, :n_bins] = root
-    return target, hidden
-
-
-@kernel
-def score_rows(
-    rows: Any,
-    law: Law,
-    free: FloatArray,
-    weigh: Callable[[slice, Any], Evidence],
-    reference: IntArray,
-    used: BoolArray,
-) -> tuple[slice, Any, FloatArray, FloatArray]:
-    """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``).
-
-    Returns the blocks, what ``score_blocks`` does, and ``spread`` and ``mean`` of their evidence.
-    """
-    raise NotImplementedError
-
-
-def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
-    """Subtract the information lost to hidden counts, which is never all of it."""
-    if not lost.any() or not np.isfinite(information + lost).all():
-        return information - lost
-    values, vectors = np.linalg.eigh(information)
-    keep = values > 1e-12 * values[-1]
-    root = vectors[:, keep] * np.sqrt(values[keep])
-    white = vectors[:, keep] / np.sqrt(values[keep])
-    share, axes = np.linalg.eigh(white.T @ lost @ white)
-    left = (axes * (1 - np.clip(share, 0.0, _MOST_LOST))) @ axes.T
-    return np.asarray(root @ left @ root.T)
 
 
 def solve_quasi_score(
@@ -408,128 +143,3 @@ def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:
         return np.zeros_like(sums.score), np.inf
     step = solve_scaled(sums.information + ridge, sums.score)
     return step, float(sums.score @ step)
-
-
-def log_score(problem: Problem, sums: ScoreSums) -> float:
-    """Return Σ c log(m / n) per person."""
-    return problem.counts.log_score(sums.mean[:, : problem.counts.n_bins])
-
-
-def _reference(problem: Problem) -> IntArray:
-    """Return the bin left out of each block, -1 for none."""
-    if problem.noise_sd > 0:
-        return np.full(len(problem.counts.n), -1)
-    return np.asarray(problem.counts.count.argmax(axis=1))
-
-
-def _used(problem: Problem) -> BoolArray:
-    """Mark the statistics that were published, shape (B, L)."""
-    used = problem.counts.valid()
-    if problem.means is not None:
-        used = np.column_stack([used, np.isfinite(problem.means.mean)])
-    return used
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def score_blocks(  # type: ignore[no-untyped-def]
-    covariance, derivative, shift, root, residual, reference, used, variance
-):
-    """Score some blocks, with S_b⁻¹ = Wᵀ W by its Cholesky factor.
-
-    Parameters
-    ----------
-    covariance : (B, L, L)
-    derivative, shift, root : (B, L, p), (B, L), (B, L, h)
-        D_b, e_b, and the root of the variance of what is hidden.
-    residual : (B, L)
-    reference : (B,)
-        The statistic left out of each block, -1 for none.
-    used : (B, L) bool
-    variance : float
-        Of block effects.
-
-    Returns
-    -------
-    information, lost : (p, p)
-        Σ D_bᵀ S_b⁻¹ D_b without block effects, and what hidden counts take of it.
-    scores, along : (B, p)
-        D_bᵀ S_b⁻¹ r_b without block effects, and D_bᵀ S_b⁻¹ e_b.
-    each : (5, B)
-        r_bᵀ S_b⁻¹ r_b and its expectation (statistics with information, less what is hidden),
-        e_bᵀ S_b⁻¹ r_b, e_bᵀ S_b⁻¹ e_b, and how much of that is lost.
-    """
-    n_blocks, size, p = derivative.shape
-    h = root.shape[2]
-    information, lost = np.zeros((p, p)), np.zeros((p, p))
-    scores, along, each = np.zeros((n_blocks, p)), np.zeros((n_blocks, p)), np.zeros((5, n_blocks))
-    factor, inverse = np.zeros((size, size)), np.zeros(size)
-    batch = max(1, _BATCH // size)  # blocks whose cross-products are left to BLAS at a time
-    batched, filled = np.zeros((batch * size, p)), 0
-    white, by_hidden = np.zeros((size, p + 1 + h + 1)), np.zeros((p + 1, h))
-    for b in range(n_blocks):
-        for k in range(size):  # [D, e, root, r]
-            keep = 1.0 if k != reference[b] and used[b, k] else 0.0
-            for i in range(p):
-                white[k, i] = keep * derivative[b, k, i]
-            white[k, p], white[k, p + 1 + h] = keep * shift[b, k], keep * residual[b, k]
-            for i in range(h):
-                white[k, p + 1 + i] = keep * root[b, k, i]
-        each[1, b] = _whiten(covariance[b], reference[b], used[b], factor, inverse, white)
-        for k in range(size):
-            e, r = white[k, p], white[k, p + 1 + h]
-            for i in range(p):
-                batched[filled + k, i] = white[k, i]
-                scores[b, i] += white[k, i] * r
-                along[b, i] += white[k, i] * e
-            each[0, b] += r * r
-            each[2, b] += e * r
-            each[3, b] += e * e
-            for i in range(h):
-                each[1, b] -= white[k, p + 1 + i] ** 2
-        filled += size
-        if filled == batch * size or b == n_blocks - 1:
-            information += np.dot(batched[:filled].T, batched[:filled])
-            filled = 0
-        if h > 0:
-            share = variance / (1 + variance * each[3, b])
-            np.dot(white[:, : p + 1].copy().T, white[:, p + 1 : p + 1 + h].copy(), by_hidden)
-            for i in range(h):
-                each[4, b] += by_hidden[p, i] ** 2
-                for j in range(p):
-                    by_hidden[j, i] -= share * along[b, j] * by_hidden[p, i]
-            lost += np.dot(by_hidden[:p], by_hidden[:p].T)
-    return information, lost, scores, along, each
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignore[no-untyped-def]
-    """Multiply ``white`` by the inverse Cholesky factor of a covariance, in place.
-
-    Rows of statistics that are not used, and of the one left out as ``reference``, stay zeros.
-    Returns Σ 1 - jitter/pivot²: the number of statistics with information.
-    """
-    size, width = white.shape
-    df = 0.0
-    for k in range(size):
-        left_out = k == reference or not used[k]
-        for j in range(k):
-            entry = 0.0
-            if not (left_out or j == reference or not used[j]):
-                entry = covariance[k, j]
-                for i in range(j):
-                    entry -= factor[k, i] * factor[j, i]
-                entry *= inverse[j]
-                for i in range(width):
-                    white[k, i] -= entry * white[j, i]
-            factor[k, j] = entry
-        if left_out:
-            continue
-        pivot = covariance[k, k] + JITTER
-        for i in range(k):
-            pivot -= factor[k, i] * factor[k, i]
-        pivot = max(pivot, JITTER)
-        inverse[k] = 1.0 / np.sqrt(pivot)
-        for i in range(width):
-            white[k, i] *= inverse[k]
-        df += 1.0 - JITTER / pivot
-    return df

@@ -63,7 +63,7 @@ class Design:
         Threads that finish the sums of blocks, some blocks at a time, where parts are too few or
         too large to finish their own; 0 where each part does.
     scores_blocks : bool
-        Whether parts can score their blocks themselves (``likelihood.scoring.score_rows``).
+        Whether parts can score their blocks themselves (``likelihood.quasi_score.score_rows``).
     """
 
     parts: Parts

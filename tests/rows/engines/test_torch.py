@@ -24,7 +24,7 @@ from unbin.likelihood.diagnostics import told_by_person
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.moments import Law, moment_sums
 from unbin.likelihood.problem import make_problem
-from unbin.likelihood.scoring import score_sums
+from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import bin_value_sums, eta_sums, starting_point
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums

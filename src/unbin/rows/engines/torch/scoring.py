@@ -18,7 +18,7 @@ from unbin.rows.engines.torch.sums import moment_tensors
 
 if TYPE_CHECKING:
     from unbin.likelihood.moments import Law
-    from unbin.likelihood.scoring import Evidence
+    from unbin.likelihood.quasi_score import Evidence
     from unbin.rows.engines.torch.tiles import TorchRows
 
 _ROWS = 512
@@ -33,7 +33,7 @@ def score(
     reference: IntArray,
     used: BoolArray,
 ) -> tuple[slice, Any, FloatArray, FloatArray]:
-    """See ``likelihood.scoring.score_rows``; counts are known, rows stand for themselves."""
+    """See ``likelihood.quasi_score.score_rows``; counts are known, rows stand for themselves."""
     blocks, p = rows.span, len(free)
     found = weigh(blocks, moment_tensors(rows, law, free, True))
     right = torch.cat(
