@@ -91,9 +91,10 @@ def place(
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
+    X, wide = refuse_masked(X, where="X"), is_wide(X)
+    engine.check(X)
+    own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
-    X = refuse_masked(X, where="X")
-    own = engine.takes(X)
     # scikit-learn sets attributes of the model, which a failed fit must leave as they were
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):
@@ -106,10 +107,12 @@ def place(
         with computing():
             yield placed
         return
-    X, names = _features(X, given, model, own=own)
+    X, names = _features(X, given, model, own=own, wide=wide)
     n, d = X.shape
     check_width(d)
-    offset = given.offset if own else check_offset(given.offset, n, family)
+    offset = given.offset
+    if not engine.owns(offset):
+        offset = check_offset(offset, n, family)
     tied: list[tuple[Blocks, Release]]
     if targets is None:
         blocks = engine.blocks(given.block, n)
@@ -148,7 +151,7 @@ def _observed(
     return Placed([(people, y)], True, False, X.shape[1], names)
 
 
-def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
+def _features(X: Any, given: Given, model: Any, *, own: bool, wide: bool) -> tuple[Any, Any]:
     """Return the features of people in memory, checked, and their names.
 
     ``own``: whether they are of a kind that only the engine knows.
@@ -157,7 +160,7 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
         if given.features is None:
             return X, None
         return X, np.array(as_columns(X, "block", given.features, None).features, dtype=object)
-    if is_wide(X):
+    if wide:
         X = check_wide(X)
         names = X.get_names("column")
         known = all(name is not None for name in names)

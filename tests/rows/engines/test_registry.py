@@ -33,8 +33,10 @@ def test_engines_are_imported_when_they_are_asked_for():
 
 def test_an_engine_says_which_features_it_does_not_take():
     with pytest.raises(ParameterError, match="takes Parquet files, Dask frames or Dask arrays"):
-        open_engine("dask", Options(n_threads=1)).takes(np.zeros((3, 2)))
-    assert not open_engine("local", Options(n_threads=1)).takes(np.zeros((3, 2)))
+        open_engine("dask", Options(n_threads=1)).check(np.zeros((3, 2)))
+    local = open_engine("local", Options(n_threads=1))
+    local.check(np.zeros((3, 2)))
+    assert not local.owns(np.zeros((3, 2)))
     pytest.importorskip("torch")
     with pytest.raises(EngineError, match="solver 'alternating' needs everybody's targets"):
         open_engine("torch", Options(n_threads=1, device="cpu", alternating=True))

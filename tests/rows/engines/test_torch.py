@@ -438,6 +438,15 @@ def test_tensors_with_an_offset():
     np.testing.assert_allclose(ours.intercept_, theirs.intercept_ - 0.5, rtol=1e-8)
 
 
+def test_an_offset_may_be_a_tensor_beside_an_array():
+    X, blocks, release = sample("gaussian", n=1000, n_blocks=10)
+    offset = 0.3 * np.random.default_rng(0).normal(size=len(X))
+    target = release.align(blocks)
+    array = fit(X, target, fit_to={"offset": offset})
+    tensor = fit(X, target, fit_to={"offset": torch.as_tensor(offset)})
+    close(tensor.coef_, array.coef_)
+
+
 @pytest.mark.parametrize("room", ["plenty", "little"])
 @pytest.mark.parametrize("method", ["likelihood", "matching"])
 def test_parquet_files(tmp_path, monkeypatch, room, method):

@@ -123,11 +123,11 @@ class Engine:
     def __init__(self, options: Options) -> None:
         self.options = options
 
-    def takes(self, X: Any) -> bool:
-        """Check features in memory, and tell whether only this engine knows their kind.
+    def check(self, X: Any) -> None:
+        """Raise where features in memory are of a kind that the engine does not take."""
 
-        Raises where they are of a kind that the engine does not take.
-        """
+    def owns(self, values: Any) -> bool:
+        """Tell whether values are of a kind that only this engine knows; it checks them itself."""
         return False
 
     def blocks(self, block: Any, n: int) -> Blocks:

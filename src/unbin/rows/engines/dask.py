@@ -201,7 +201,7 @@ class DaskEngine(Engine):
 
     name: ClassVar[str] = "dask"
 
-    def takes(self, X: Any) -> bool:
+    def check(self, X: Any) -> None:
         raise ParameterError(
             "engine: 'dask' takes Parquet files, Dask frames or Dask arrays, got "
             f"{type(X).__name__}; pass one of these, or engine='local'"

@@ -34,7 +34,7 @@ class TorchEngine(Engine):
             )
         self.machine = open_machine(options.device, options.dtype)
 
-    def takes(self, X: Any) -> bool:
+    def check(self, X: Any) -> None:
         if is_wide(X):
             raise EngineError(
                 "engine 'torch': takes arrays, tensors or Parquet files, got a tabmat matrix; use "
@@ -42,7 +42,9 @@ class TorchEngine(Engine):
             )
         if is_tensor(X):
             check_tensor(X)
-        return is_tensor(X)
+
+    def owns(self, values: Any) -> bool:
+        return is_tensor(values)
 
     def blocks(self, block: Any, n: int) -> Blocks:
         return Blocks(*block_codes(block, n, self.machine))
