@@ -37,6 +37,15 @@ def test_a_parameter_without_information_stays_0():
 
 
 @pytest.mark.usefixtures("way")
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e-280, 1e280])
+def test_matrices_of_any_size_neither_overflow_nor_warn(size):
+    matrix, right = np.diag([4.0, 2.0]) * size, np.array([1.0, 1.0]) * size
+    found = solve_scaled(matrix, right)
+    np.testing.assert_allclose(found, [0.25, 0.5] if size > 1e-290 else [0.0, 0.0])
+
+
+@pytest.mark.usefixtures("way")
 def test_a_singular_system_is_solved_where_it_can_be():
     right = SINGULAR @ np.array([1.0, -2.0, 0.5, 0.5])
     np.testing.assert_allclose(SINGULAR @ solve_scaled(SINGULAR, right), right, atol=1e-12)

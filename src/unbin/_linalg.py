@@ -14,6 +14,8 @@ JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then has no information."""
 _MANY = 300
 """Rows from which Cholesky, many times faster, is tried before an eigendecomposition."""
+NOTHING = 1e-290
+"""A diagonal below this is no information: divided out of its row and column it would overflow."""
 _FLAT = 1e-10
 """Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
@@ -40,7 +42,7 @@ def solve_scaled(matrix: FloatArray, right: FloatArray) -> FloatArray:
     the design are standardised) and eigenvalues below 1e-10 counting as 0.
     """
     diagonal = np.diag(matrix)
-    alive = diagonal > _FLAT * diagonal.max(initial=0.0)
+    alive = diagonal > max(_FLAT * diagonal.max(initial=0.0), NOTHING)
     shrink = np.where(alive, 1.0 / np.sqrt(np.where(alive, diagonal, 1.0)), 0.0)
     scaled, right = matrix * np.outer(shrink, shrink), (right.T * shrink).T
     factor = _definite_factor(scaled + np.diag(~alive), 1e-6)

@@ -9,12 +9,13 @@ from tests.helpers.cases import coef_of, make_case
 from unbin._watching import Status, watching
 from unbin.families import get_family
 from unbin.likelihood import fit as fit_module
-from unbin.likelihood import fit_likelihood
+from unbin.likelihood import fit_likelihood, scoring
 from unbin.likelihood.diagnostics import identification
 from unbin.likelihood.fit import _explains_more, pooled_fit
 from unbin.likelihood.problem import make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.scoring import ScoringResult, _Memory
+from unbin.likelihood.start import starting_point
 from unbin.rows.design import lay_out
 
 
@@ -180,3 +181,15 @@ def test_steps_that_do_not_differ_are_not_combined():
     memory, step = _Memory(), np.array([1.0, -2.0])
     moves = [memory.accelerate(k * step, step, np.eye(2)) for k in range(4)]
     np.testing.assert_array_equal(moves, np.tile(step, (4, 1)))
+
+
+@pytest.mark.parametrize("level", [0.0, 1e-320, 1e-300])
+def test_a_score_without_information_is_no_root(level):
+    """Where a trial has gone so far that nothing changes any more, its decrement is not 0."""
+    case = make_case(21)
+    problem = make_problem(case.design, case.release, get_family("gaussian"))
+    penalty = ridge_penalty(problem, 0.0)
+    sums = score_sums(problem, starting_point(problem), penalty)
+    gone = replace(sums, information=level * np.eye(len(penalty)))
+    assert scoring._direction(gone, np.diag(penalty))[1] == np.inf
+    assert scoring._direction(sums, np.diag(penalty))[1] < np.inf

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin._linalg import solve_scaled
+from unbin._linalg import NOTHING, solve_scaled
 from unbin._typing import FloatArray
 from unbin._watching import Status, Step, is_watched, stop_after
 from unbin.likelihood.problem import Problem
@@ -138,8 +138,13 @@ class _Memory:
 
 
 def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:
-    """Return the scoring step and the decrement UᵀJ⁻¹U; infinite where sums are not finite."""
-    if not (np.isfinite(sums.score).all() and np.isfinite(sums.information).all()):
+    """Return the scoring step and the decrement UᵀJ⁻¹U.
+
+    It is infinite where sums are not finite, and where there is a score but no information.
+    """
+    information = sums.information + ridge
+    finite = np.isfinite(sums.score).all() and np.isfinite(information).all()
+    if not finite or (sums.score.any() and np.diag(information).max() <= NOTHING):
         return np.zeros_like(sums.score), np.inf
-    step = solve_scaled(sums.information + ridge, sums.score)
+    step = solve_scaled(information, sums.score)
     return step, float(sums.score @ step)
