@@ -91,7 +91,7 @@ def place(
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
-    X, wide = refuse_masked(X, where="X"), is_wide(X)
+    X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
@@ -107,7 +107,7 @@ def place(
         with computing():
             yield placed
         return
-    X, names = _features(X, given, model, own=own, wide=wide)
+    X, names = _features(X, given, model, own=own)
     n, d = X.shape
     check_width(d)
     offset = given.offset
@@ -151,7 +151,7 @@ def _observed(
     return Placed([(people, y)], True, False, X.shape[1], names)
 
 
-def _features(X: Any, given: Given, model: Any, *, own: bool, wide: bool) -> tuple[Any, Any]:
+def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
     """Return the features of people in memory, checked, and their names.
 
     ``own``: whether they are of a kind that only the engine knows.
@@ -160,7 +160,7 @@ def _features(X: Any, given: Given, model: Any, *, own: bool, wide: bool) -> tup
         if given.features is None:
             return X, None
         return X, np.array(as_columns(X, "block", given.features, None).features, dtype=object)
-    if wide:
+    if is_wide(X):
         X = check_wide(X)
         names = X.get_names("column")
         known = all(name is not None for name in names)

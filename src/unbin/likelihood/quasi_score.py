@@ -84,7 +84,6 @@ class ScoreSums:
 class PartSums:
     """What some blocks contribute to ``ScoreSums``; ``lost`` is what hidden counts take."""
 
-    blocks: slice
     information: FloatArray
     lost: FloatArray
     spread: FloatArray
@@ -158,7 +157,7 @@ def score_sums(
         sums = score_blocks(
             *arrays, reference[part.blocks], used[part.blocks], problem.block_variance
         )
-        return _part_sums(problem, part.blocks, sums, found.spread, found.mean)
+        return _part_sums(problem, sums, found.spread, found.mean)
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
         scored = problem.design.parts.stream(
@@ -192,7 +191,6 @@ def _joined(arrays: list[FloatArray]) -> FloatArray:
 
 def _part_sums(
     problem: Problem,
-    blocks: slice,
     sums: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     spread: FloatArray,
     mean: FloatArray,
@@ -205,7 +203,6 @@ def _part_sums(
         scores -= (share * pull)[:, None] * along
         information -= along.T @ (along * share[:, None])
     return PartSums(
-        blocks=blocks,
         information=information,
         lost=lost,
         spread=spread,
@@ -262,10 +259,10 @@ def score_rows(
     weigh: Callable[[slice, Any], Evidence],
     reference: IntArray,
     used: BoolArray,
-) -> tuple[slice, Any, FloatArray, FloatArray]:
+) -> tuple[Any, FloatArray, FloatArray]:
     """Score whole blocks where their rows are; for engines that can (``Design.scores_blocks``).
 
-    Returns the blocks, what ``score_blocks`` does, and ``spread`` and ``mean`` of their evidence.
+    Returns what ``score_blocks`` does, and ``spread`` and ``mean`` of their evidence.
     """
     raise NotImplementedError
 

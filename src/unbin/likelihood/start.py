@@ -150,16 +150,16 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
     people = problem.counts.n[known].astype(float)
     pooled = float(people @ targets.mean[known] / people.sum())
     total = _pooled_variance(targets, people, pooled)
-    nuisance = _start_nuisance(problem, pooled, total)
+    nuisance = family.start_nuisance(pooled, total)
     found = block_means_regression(problem.design, family, targets, nuisance)
     if not np.isfinite(targets.variance).any():
-        nuisance = _start_nuisance(problem, pooled, found.residual_variance)
+        nuisance = family.start_nuisance(pooled, found.residual_variance)
     else:
         within = float(np.nanmean(targets.variance))
         eta = family.link(family.interior(np.array([pooled])))
         slope = float(family.mean_derivative(eta)[0])
         explained = slope**2 * _within_variance(problem, found.theta)
-        nuisance = _start_nuisance(problem, pooled, max(within - explained, 0.2 * within))
+        nuisance = family.start_nuisance(pooled, max(within - explained, 0.2 * within))
     return problem.coordinates.join(found.theta, nuisance)
 
 
@@ -176,7 +176,7 @@ def null_point(problem: Problem) -> FloatArray:
     pooled = float(people @ targets.mean[targets.known] / people.sum())
     if problem.design.fit_intercept:
         theta[0] = float(problem.family.link(problem.family.interior(np.array([pooled])))[0])
-    nuisance = _start_nuisance(problem, pooled, _pooled_variance(targets, people, pooled))
+    nuisance = problem.family.start_nuisance(pooled, _pooled_variance(targets, people, pooled))
     return problem.coordinates.join(theta, nuisance)
 
 
@@ -188,11 +188,6 @@ def step_scale(problem: Problem, free: FloatArray) -> FloatArray:
     scale = np.full(len(free), by_theta)
     scale[problem.coordinates.n_slopes :] = by_nuisance
     return scale
-
-
-def _start_nuisance(problem: Problem, mean: float, variance: float) -> FloatArray:
-    start = problem.family.start_nuisance(mean, variance)
-    return np.asarray(start, dtype=float)
 
 
 def _pooled_variance(targets: BlockTargets, people: FloatArray, pooled: float) -> float:

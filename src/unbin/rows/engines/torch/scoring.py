@@ -32,7 +32,7 @@ def score(
     weigh: Callable[[slice, Any], Evidence],
     reference: IntArray,
     used: BoolArray,
-) -> tuple[slice, Any, FloatArray, FloatArray]:
+) -> tuple[Any, FloatArray, FloatArray]:
     """See ``likelihood.quasi_score.score_rows``; counts are known, rows stand for themselves."""
     blocks, p = rows.span, len(free)
     found = weigh(blocks, moment_tensors(rows, law, free, True))
@@ -48,7 +48,7 @@ def score(
     each = [(residual**2).sum(dim=1), df, both[:, -1], along[:, -1], torch.zeros_like(df)]
     tensors = [products(flat, flat), both[:, :-1], along[:, :-1], torch.stack(each)]
     information, *rest, spread, mean = to_host([*tensors, found.spread, found.mean])
-    return blocks, (information, np.zeros((p, p)), *rest), spread, mean
+    return (information, np.zeros((p, p)), *rest), spread, mean
 
 
 def products(a: Tensor, b: Tensor) -> Tensor:

@@ -23,25 +23,15 @@ _AT_A_TIME = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class Streamed(InParts):
     """Features of people who do not all fit on the device (see ``OnDevice``)."""
 
-    surveyed: Surveyed
     machine: Machine
     options: Options
 
-    @property
-    def n_features(self) -> int:
-        """Columns."""
-        return len(self.surveyed.whole.mean)
-
-    def context(self) -> Context:
-        """Return the block means of the features."""
-        return self.surveyed.whole.context()
-
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Return a design whose rows are laid out, and sent to the device, at every pass."""
-        design = InParts(self.surveyed).design(layout, context)
+        design = InParts.design(self, layout, context)
         # rows that are kept in memory must not be kept on the device
         recipes = [_recipe(design.parts[k]) for k in range(len(design.parts))]
         parts = LocalParts(recipes, _AT_A_TIME).later(from_rows, self.machine, self.options.ranked)
