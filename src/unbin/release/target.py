@@ -89,10 +89,10 @@ class AggregatedTarget:
         return self.release.select(np.unique(ids)).align(ids)
 
     def __iter__(self) -> Iterator[NoReturn]:
-        raise AggregatedTargetError(_NO_VALUES)
+        raise AggregatedTargetError(NO_VALUES)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise AggregatedTargetError(_NO_VALUES)
+        raise AggregatedTargetError(NO_VALUES)
 
     def __repr__(self) -> str:
         head, *rest = repr(self.release).splitlines()
@@ -132,7 +132,7 @@ def _check_codes(release: Any, codes: Any) -> IntArray:
     return np.asarray(codes)
 
 
-_NO_VALUES = (
+NO_VALUES = (
     "aggregated target: it has no value per row, only what was published per block, and got used "
     "as if it had; score with model.score (scoring=None), or call model.impute() for individual "
     "targets"

@@ -353,6 +353,7 @@ def lay_out(
     fit_intercept: bool = True,
     seed: int = 0,
     n_threads: int = 1,
+    others: tuple[IntArray, ...] = (),
 ) -> Design:
     """Copy X once, block by block.
 
@@ -368,10 +369,18 @@ def lay_out(
         Changes how ties are broken.
     n_threads : int
         Threads that work on the rows.
+    others : tuple of (n,)
+        The block of each row in further partitions.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
     rows, order = arrange(
-        X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed, n_threads=n_threads
+        X,
+        codes,
+        offset=offset,
+        fit_intercept=fit_intercept,
+        seed=seed,
+        n_threads=n_threads,
+        others=others,
     )
     columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
     done = list(columns.stream(_standardise, fit_intercept))

@@ -44,6 +44,8 @@ class Rows:
     fit_intercept : bool
     place : int
         Rows of other parts that lie before these.
+    others : tuple of (n,)
+        The block of each row in further partitions of the same people.
     """
 
     matrix: FloatArray
@@ -53,6 +55,7 @@ class Rows:
     start: IntArray
     fit_intercept: bool
     place: int = 0
+    others: tuple[IntArray, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, field.name) for field in fields(self))
@@ -101,6 +104,7 @@ class Rows:
             blocks=self.blocks[first:last],
             start=start,
             place=self.place + rows.start,
+            others=tuple(codes[rows] for codes in self.others),
         )
 
     def at(self, place: int) -> Rows:
@@ -168,6 +172,7 @@ def arrange(
     fit_intercept: bool = True,
     seed: int = 0,
     n_threads: int = 1,
+    others: tuple[IntArray, ...] = (),
 ) -> tuple[Rows, IntArray]:
     """Copy X once, block by block, columns as they are.
 
@@ -212,7 +217,8 @@ def arrange(
     for _ in LocalParts(range(0, n, _TILE_ROWS), n_threads).stream(gather):
         pass
     laid_out = np.zeros(n) if offset is None else offset[order]
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order
+    further = tuple(codes[order] for codes in others)
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further), order
 
 
 def arrange_columns(

@@ -1,0 +1,111 @@
+"""Several tables of the same people, each with a partition of its own, as one target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError, SplitBlockError
+from unbin.release.target import NO_VALUES, AggregatedTarget
+
+
+class JoinedTarget:
+    """Tables of the same people, aligned with the rows of X.
+
+    Attributes
+    ----------
+    tables : tuple of AggregatedTarget
+        Each with the block of every row in its own partition.
+    """
+
+    def __init__(self, tables: tuple[AggregatedTarget, ...]) -> None:
+        self.tables = _check_tables(tables)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Number of rows, as numpy spells it."""
+        return (len(self),)
+
+    @property
+    def ndim(self) -> int:
+        """Always 1."""
+        return 1
+
+    def __len__(self) -> int:
+        return len(self.tables[0])
+
+    def __getitem__(self, key: Any) -> NoReturn:
+        """Refuse: the rows of a block in one table are in several blocks of the others."""
+        raise SplitBlockError(
+            "rows: tables of the same people cannot be split by rows, every row counts in all of "
+            f"the {len(self.tables)} tables; leave out blocks of a table with "
+            "unbin.cross_validate(model, X, target)"
+        )
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        raise AggregatedTargetError(NO_VALUES)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise AggregatedTargetError(NO_VALUES)
+
+    def __repr__(self) -> str:
+        lines = [f"JoinedTarget: {len(self):,} rows, {len(self.tables)} tables"]
+        for table in self.tables:
+            lines += [f"  {line}" for line in repr(table.release).splitlines()]
+        return "\n".join(lines)
+
+
+def join(*targets: AggregatedTarget | JoinedTarget) -> JoinedTarget:
+    """Join aligned tables of the same people to one target.
+
+    Parameters
+    ----------
+    *targets : AggregatedTarget
+        ``release.align(blocks)`` of each table, with the blocks of its own partition: county, sex,
+        age group. People outside a table are rows of a block that it says nothing about
+        (``align(..., on_missing="drop")``).
+
+    Returns
+    -------
+    JoinedTarget
+        To be passed as ``y``.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> county, sex = np.repeat(["a", "b"], 4), np.tile(["f", "m"], 4)
+    >>> y = np.arange(8.0)
+    >>> by_county = unbin.aggregate(y, county, bins=2).align(county)
+    >>> by_sex = unbin.aggregate(y, sex, bins=2).align(sex)
+    >>> len(unbin.join(by_county, by_sex).tables)
+    2
+    """
+    tables: list[AggregatedTarget] = []
+    for target in targets:
+        tables += target.tables if isinstance(target, JoinedTarget) else [target]
+    return JoinedTarget(tuple(tables))
+
+
+def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarget, ...]:
+    if not tables:
+        raise ParameterError("join: needs aligned tables, got none; pass release.align(blocks)")
+    for k, table in enumerate(tables):
+        if not isinstance(table, AggregatedTarget):
+            raise ParameterError(
+                f"join: table {k + 1} must be an aligned release, got {type(table).__name__}; pass "
+                "release.align(blocks)"
+            )
+        if len(table) != len(tables[0]):
+            raise AlignmentError(
+                f"join: the tables must be of the same people, got {len(tables[0])} rows in the "
+                f"first and {len(table)} in table {k + 1}; align all of them with the rows of X"
+            )
+        for j in range(k):
+            same = np.array_equal(tables[j].codes, table.codes)
+            if same and tables[j].release is table.release:
+                raise ParameterError(
+                    f"join: tables {j + 1} and {k + 1} are the same table; pass it once"
+                )
+    return tables
