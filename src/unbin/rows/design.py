@@ -271,13 +271,13 @@ def extremes(rows: Rows) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class _BlockSums:
+class BlockSums:
     """Arrays whose first axis runs over ``blocks``."""
 
     blocks: IntArray
     arrays: tuple[FloatArray, ...]
 
-    def __add__(self, other: _BlockSums) -> _BlockSums:
+    def __add__(self, other: BlockSums) -> BlockSums:
         blocks = np.union1d(self.blocks, other.blocks)
         arrays = tuple(
             np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
@@ -286,13 +286,13 @@ class _BlockSums:
             place = np.searchsorted(blocks, sums.blocks)
             for total, array in zip(arrays, sums.arrays, strict=True):
                 total[place] += array
-        return _BlockSums(blocks, arrays)
+        return BlockSums(blocks, arrays)
 
 
 def _block_sums(
     rows: Rows, function: Callable[..., tuple[FloatArray, ...]], args: tuple[Any, ...]
-) -> _BlockSums:
-    return _BlockSums(rows.blocks, function(rows, *args))
+) -> BlockSums:
+    return BlockSums(rows.blocks, function(rows, *args))
 
 
 def _finished(
