@@ -1,7 +1,7 @@
 """Several tables of the same people: their quasi-scores added, with the covariance people make.
 
-Tables t = 1 … T cut the same people in different ways, g_t(i) the block of person i in table t. With
-m_g, D_g and S_g the moments of a block's statistics and W_g = S_g⁻¹ D_g,
+Tables t = 1 … T cut the same people in different ways, g_t(i) the block of person i in table t.
+With m_g, D_g and S_g the moments of a block's statistics and W_g = S_g⁻¹ D_g,
 
     U = Σ_t Σ_g W_gᵀ (c_g - m_g),    H = Σ_t Σ_g W_gᵀ D_g.
 
@@ -135,7 +135,7 @@ def refine(
 def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> JointSums:
     """Return the added quasi-scores of all tables in one pass over the rows."""
     found = [
-        _table_sums(table, _moments_of(table, free, sums), free)
+        _table_sums(table, _moments_of(table, free, sums))
         for table, sums in zip(problem.tables, _block_sums(problem, free), strict=True)
     ]
     score = reduce(np.add, [sums.block_scores.sum(axis=0) for sums in found]) - penalty * free
@@ -152,7 +152,7 @@ def _moments_of(table: Problem, free: FloatArray, sums: BlockSums) -> BlockMomen
     return finish(table, free, slice(0, len(table.counts.n)), sums.arrays, True)
 
 
-def _table_sums(table: Problem, part: BlockMoments, free: FloatArray) -> ScoreSums:
+def _table_sums(table: Problem, part: BlockMoments) -> ScoreSums:
     said = evidence(table, part)
     arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
     weighed = score_blocks(
@@ -188,8 +188,13 @@ def joint_moment_sums(
     for tile in rows.tiles(max(_TILE_CELLS // law.n_bins, 256)):
         model = law.rows(rows, tile, theta, nuisance, True)
         for which, (_, codes), sums in zip(bins, _partitions(rows), tables, strict=True):
-            parts = [_coarser(a, which) for a in (model.mean, model.d_eta, model.d_nuisance)]
-            accumulate_by(codes[tile], *parts, rows.matrix[tile].T, *sums)
+            q, d_eta, d_nuisance = (
+                _coarser(a, which) for a in (model.mean, model.d_eta, model.d_nuisance)
+            )
+            mean, slopes, cross = sums
+            accumulate_by(
+                codes[tile], q, d_eta, d_nuisance, rows.matrix[tile].T, mean, slopes, cross
+            )
     places = [blocks for blocks, _ in _partitions(rows)]
     return tuple(BlockSums(b, sums) for b, sums in zip(places, tables, strict=True))
 
