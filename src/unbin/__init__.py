@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unbin.regressor import AggregatedRegressor
     from unbin.release import AggregatedTarget, Release
     from unbin.release.aggregation import aggregate
+    from unbin.release.join import join
     from unbin.release.readers import read_release
     from unbin.results import plots, report
     from unbin.results.persistence import load, save
@@ -31,6 +32,7 @@ __all__ = [
     "audit",
     "datasets",
     "exceptions",
+    "join",
     "load",
     "permutation_test",
     "plots",
@@ -48,6 +50,7 @@ _HOME = {
     "Release": "unbin.release",
     "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
+    "join": "unbin.release.join",
     "load": "unbin.results.persistence",
     "permutation_test": "unbin.permutation",
     "read_release": "unbin.release.readers",

@@ -18,6 +18,10 @@ from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
 
 LONGEST_ID = 1000
 """Characters of a block id."""
+CROSSED = " | "
+"""Stands between the ids of a block that is a cell of several columns: "65-74 | f"."""
+OUTSIDE = "(outside the table)"
+"""The block of people whom a table does not count."""
 
 
 def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
@@ -113,9 +117,24 @@ def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainErro
         )
 
 
-def as_text(values: ArrayLike, *, where: str) -> TextArray:
-    """Return block ids as text; whole numbers are written without a decimal point."""
+def as_text(values: ArrayLike, *, where: str, outside: bool = False) -> TextArray:
+    """Return block ids as text; whole numbers are written without a decimal point.
+
+    Parameters
+    ----------
+    values : (n,) ids, or a frame of several columns
+        The blocks of a frame are its cells: see ``cross_text``.
+    where : str
+        Named in errors.
+    outside : bool
+        Whether a missing id says that a person is outside the table.
+    """
+    columns = _columns(values)
+    if columns is not None:
+        return cross_text(columns, where=where, outside=outside)
     array = to_numpy(values, where=where, error=BlockError)
+    if outside and array.ndim == 1:
+        array = _with_outside(array)
     if array.ndim != 1:
         raise BlockError(
             f"{where}: block ids must be one-dimensional, got shape {array.shape}; pass one id per "
@@ -127,6 +146,61 @@ def as_text(values: ArrayLike, *, where: str) -> TextArray:
     if blank.any():
         raise _missing_id(where, blank)
     return text
+
+
+def cross_text(columns: Mapping[str, ArrayLike], *, where: str, outside: bool = False) -> TextArray:
+    """Return the ids of the cells of several columns, those of one cell side by side.
+
+    A person with a missing id in any column is outside the table, where that is allowed.
+    """
+    parts = [
+        as_text(values, where=f"{where}, column {name!r}", outside=outside)
+        for name, values in columns.items()
+    ]
+    found = [np.unique(part, return_inverse=True) for part in parts]
+    text, codes = found[0]
+    for further, place in found[1:]:
+        pairs, codes = np.unique(codes * len(further) + place, return_inverse=True)
+        left, right = text[pairs // len(further)], further[pairs % len(further)]
+        gone = (left == OUTSIDE) | (right == OUTSIDE)
+        crossed = np.char.add(np.char.add(left, CROSSED), right)
+        text = np.where(gone, OUTSIDE, crossed)
+    return np.asarray(text[codes])
+
+
+def block_name(values: Any) -> str:
+    """Return what a frame or series calls its blocks, "" where it has no name."""
+    columns = _columns(values)
+    if columns is not None:
+        return ", ".join(columns)
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def _columns(values: Any) -> dict[str, Any] | None:
+    """Return the columns of a frame by their names; None for anything else."""
+    if isinstance(values, Mapping):
+        return {str(name): column for name, column in values.items()}
+    frame = nw.from_native(values, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return None
+    return {name: frame[name].to_native() for name in frame.columns}
+
+
+def _with_outside(array: NDArray[Any]) -> NDArray[Any]:
+    """Put people without an id, where there are any, into a block of their own."""
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind == "O":
+        missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
+    else:
+        return array
+    if not missing.any():
+        return array
+    result = np.full(len(array), OUTSIDE, dtype=object)
+    if not missing.all():
+        result[~missing] = _text(array[~missing], "blocks")
+    return result
 
 
 def _check_text(text: TextArray, where: str) -> None:

@@ -192,9 +192,12 @@ def spread_blocks(release: Release, names: TextArray) -> Release:
     )
 
 
-def count_rows(blocks: ArrayLike) -> tuple[TextArray, IntArray, IntArray]:
-    """Return the distinct blocks of X, the block of each row, and the rows of each block."""
-    ids = as_text(blocks, where="blocks")
+def count_rows(blocks: ArrayLike, *, outside: bool = False) -> tuple[TextArray, IntArray, IntArray]:
+    """Return the distinct blocks of X, the block of each row, and the rows of each block.
+
+    With ``outside`` people without an id are in a block of their own, outside the table.
+    """
+    ids = as_text(blocks, where="blocks", outside=outside)
     if ids.size == 0:
         raise AlignmentError(
             "blocks: must name the block of each row, got 0 ids; pass the block of each row of X"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -18,10 +18,13 @@ class JoinedTarget:
     ----------
     tables : tuple of AggregatedTarget
         Each with the block of every row in its own partition.
+    names : tuple of str
+        What the blocks of each table are called, each name once.
     """
 
     def __init__(self, tables: tuple[AggregatedTarget, ...]) -> None:
         self.tables = _check_tables(tables)
+        self.names = distinct_names([table.name for table in tables])
 
     @property
     def shape(self) -> tuple[int]:
@@ -52,9 +55,19 @@ class JoinedTarget:
 
     def __repr__(self) -> str:
         lines = [f"JoinedTarget: {len(self):,} rows, {len(self.tables)} tables"]
-        for table in self.tables:
-            lines += [f"  {line}" for line in repr(table.release).splitlines()]
+        for name, table in zip(self.names, self.tables, strict=True):
+            head, *rest = repr(table.release).splitlines()
+            lines += [f"  {name}: {head}", *(f"  {line}" for line in rest)]
         return "\n".join(lines)
+
+
+def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
+    """Return a name per table: the one it has, numbered where there is none or it comes again."""
+    found: list[str] = []
+    for k, name in enumerate(names, 1):
+        wanted = name or f"table {k}"
+        found.append(wanted if wanted not in found else f"{wanted} ({k})")
+    return tuple(found)
 
 
 def join(*targets: AggregatedTarget | JoinedTarget) -> JoinedTarget:

@@ -31,11 +31,14 @@ class AggregatedTarget:
         What was published, ranks resolved, one block per distinct code.
     codes : (n_rows,) int
         The block of each row, as a position in ``release.blocks``.
+    name : str
+        What the blocks are called ("county"): the name of the column they were aligned with.
     """
 
-    def __init__(self, release: Release, codes: IntArray) -> None:
+    def __init__(self, release: Release, codes: IntArray, name: str = "") -> None:
         self.release = release
         self.codes = _check_codes(release, codes)
+        self.name = name
 
     @property
     def shape(self) -> tuple[int]:
@@ -86,7 +89,8 @@ class AggregatedTarget:
                 "of whole blocks"
             )
         ids = self.blocks[rows]
-        return self.release.select(np.unique(ids)).align(ids)
+        found = self.release.select(np.unique(ids)).align(ids)
+        return AggregatedTarget(found.release, found.codes, self.name)
 
     def __iter__(self) -> Iterator[NoReturn]:
         raise AggregatedTargetError(NO_VALUES)
