@@ -24,6 +24,7 @@ from unbin.exceptions import (
 from unbin.families import Family
 from unbin.fitting.model import Fit
 from unbin.release import Release
+from unbin.release.join import JoinedTarget
 from unbin.release.target import AggregatedTarget, is_release
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
@@ -32,12 +33,15 @@ _MOST_LOG = 700.0
 """The exponential of anything much larger overflows."""
 
 
-def as_targets(y: Any) -> list[AggregatedTarget] | None:
+Target = AggregatedTarget | JoinedTarget
+
+
+def as_targets(y: Any) -> list[Target] | None:
     """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
-    if isinstance(y, AggregatedTarget):
+    if isinstance(y, Target):
         return [y]
-    if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
-        if not all(isinstance(item, AggregatedTarget) for item in y):
+    if isinstance(y, list | tuple) and any(isinstance(item, Target) for item in y):
+        if not all(isinstance(item, Target) for item in y):
             raise AggregatedTargetError(
                 "y: a list of targets must hold aggregated targets only, got other types too; "
                 "align every release first"
@@ -50,12 +54,12 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
     return None
 
 
-def check_rows(targets: list[AggregatedTarget], n: int) -> None:
+def check_rows(targets: Sequence[Target], n: int) -> None:
     """Raise unless targets were aligned with the n rows of X."""
     for target in targets:
-        if len(target.codes) != n:
+        if len(target) != n:
             raise AlignmentError(
-                f"y: {len(target.codes)} rows were aligned with the release, X has {n}; pass the "
+                f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
                 "block of each row of X to align()"
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_mas
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
 from unbin.fitting.inputs import (
+    Target,
     as_columns,
     as_releases,
     as_targets,
@@ -25,6 +27,8 @@ from unbin.fitting.inputs import (
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
+from unbin.release.join import Tables
+from unbin.release.target import AggregatedTarget
 from unbin.rows.engines import Blocks, Engine, Everybody
 from unbin.rows.parts import one_blas_thread
 from unbin.rows.survey import Surveyed
@@ -37,7 +41,7 @@ class Placed:
 
     Attributes
     ----------
-    targets : list of (Everybody, Release or (n,) observed targets)
+    targets : list of (Everybody, Release, Tables or (n,) observed targets)
     observed : bool
         Whether targets were observed.
     several : bool
@@ -113,14 +117,14 @@ def place(
     offset = given.offset
     if not engine.owns(offset):
         offset = check_offset(offset, n, family)
-    tied: list[tuple[Blocks, Release]]
+    tied: list[tuple[Blocks, Release | Tables]]
     if targets is None:
         blocks = engine.blocks(given.block, n)
         aligned = [release.align_to(blocks.names, blocks.size) for release in as_releases(y)]
         tied = [(blocks, release) for release in aligned]
     else:
         check_rows(targets, n)
-        tied = [(Blocks(t.release.blocks, t.codes, t.release.n), t.release) for t in targets]
+        tied = [_tied(target) for target in targets]
     tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
@@ -170,8 +174,20 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     return X, getattr(model, "feature_names_in_", None)
 
 
-def _prepared(release: Release, model: Any, family: Family | None) -> Release:
+def _tied(target: Target) -> tuple[Blocks, Release | Tables]:
+    """Return the blocks of the rows of X, and what was published about them."""
+    if isinstance(target, AggregatedTarget):
+        release = target.release
+        return Blocks(release.blocks, target.codes, release.n), release
+    first, *others = target.tables
+    codes = tuple(table.codes for table in others)
+    return Blocks(first.release.blocks, first.codes, first.release.n, codes), target.published
+
+
+def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
     """Return a release on the modelled scale; raise if it leaves the domain of the family."""
+    if isinstance(release, Tables):
+        return release.changed(partial(_prepared, model=model, family=family))
     release = TRANSFORMS[model.target_transform].release(release)
     if family is not None:
         release.check_domain(family.domain, family=family.name)

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError, SplitBlockError
 from unbin.release.target import NO_VALUES, AggregatedTarget
+
+if TYPE_CHECKING:
+    from unbin.release.release import Release
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What was published of the same people, each table with a partition of its own.
+
+    Attributes
+    ----------
+    names : tuple of str
+        What the blocks of each table are called, each name once.
+    releases : tuple of Release
+        Aligned.
+    """
+
+    names: tuple[str, ...]
+    releases: tuple[Release, ...]
+
+    @property
+    def first(self) -> Release:
+        """The table whose blocks the rows are laid out by."""
+        return self.releases[0]
+
+    def changed(self, change: Callable[[Release], Release]) -> Tables:
+        """Return the tables, each changed in the same way."""
+        return Tables(self.names, tuple(change(release) for release in self.releases))
 
 
 class JoinedTarget:
@@ -35,6 +64,11 @@ class JoinedTarget:
     def ndim(self) -> int:
         """Always 1."""
         return 1
+
+    @property
+    def published(self) -> Tables:
+        """What was published, without the rows it is tied to."""
+        return Tables(self.names, tuple(table.release for table in self.tables))
 
     def __len__(self) -> int:
         return len(self.tables[0])
