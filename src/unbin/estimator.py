@@ -36,10 +36,11 @@ from unbin.fitting.inputs import (
     feature_names,
     new_offset,
     note_columns,
+    tables_of,
     warn_of,
 )
 from unbin.fitting.methods import METHODS
-from unbin.fitting.model import Fit, Settings
+from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
@@ -154,7 +155,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         and the best so far was fitted.
     standard_errors_ : (d,), or (p, d)
     published_ : Published, None or list of p
-        Published counts of each block beside those the fit expects (likelihood); see ``plots``.
+        Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
+        several tables, those of the first; ``tables_`` has them all.
+    tables_ : tuple of TableFit, or list of p
+        What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
         As used; "observed" for plain numbers.
     status_ : Enum, or list of p
@@ -261,10 +265,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
             memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
             array; or, with ``engine="torch"``, a tensor, best on the device already.
-        y : AggregatedTarget, list of them, or (n,) numbers
-            ``release.align(blocks)``; a list fits one model per target on the same X; plain numbers
-            are observed targets and give the ordinary GLM, the oracle. For files, Dask collections
-            and tensors with ``block`` the release itself, or a list of releases.
+        y : AggregatedTarget, JoinedTarget, list of them, or (n,) numbers
+            ``release.align(blocks)``; ``unbin.join(...)`` of several tables of the same people; a
+            list fits one model per target on the same X; plain numbers are observed targets and
+            give the ordinary GLM, the oracle. For files, Dask collections and tensors with
+            ``block`` the release itself, or a list of releases.
         offset : (n,), optional
             Added to the linear predictor, for example log exposure. The name of its column in files
             and frames.
@@ -400,9 +405,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
             check_rows(targets, X.shape[0])
-            y = TRANSFORMS[self.target_transform].target(targets[0])
-            y.release.check_domain(fit.family.domain, family=fit.family.name)
-            blocks = y.blocks if blocks is None else blocks
+            transform = TRANSFORMS[self.target_transform]
+            y = [transform.target(table) for table in tables_of(targets[0])]
+            for table in y:
+                table.release.check_domain(fit.family.domain, family=fit.family.name)
+            blocks = y[0].blocks if blocks is None else blocks
         else:
             check_consistent_length(X, y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
@@ -425,6 +432,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         undo = TRANSFORMS[self.target_transform].undo
         kept = [fit.published for fit in self._fits]
         found = [None if each is None else each.with_edges(undo) for each in kept]
+        return found if self._several else found[0]
+
+    @property
+    def tables_(self) -> tuple[TableFit, ...] | list[tuple[TableFit, ...]]:
+        """What the fit says of each of several tables, bins in the units of the target."""
+        check_is_fitted(self)
+        undo = TRANSFORMS[self.target_transform].undo
+        found = [tuple(table.with_edges(undo) for table in fit.tables) for fit in self._fits]
         return found if self._several else found[0]
 
     @property

@@ -42,7 +42,7 @@ _LEAST_BLOCKS = 10
 def families_for(release: Release, families: Any) -> tuple[str, ...]:
     """Return the families an attacker would try, simplest first."""
     if isinstance(families, str) and families == "auto":
-        found = candidate_families(release, 1)
+        found = candidate_families([release], 1)
         return tuple(family.name for family in found if family.name not in _SLOW)
     listed = isinstance(families, Iterable) and not isinstance(families, str)
     names = tuple(families) if listed else (families,)

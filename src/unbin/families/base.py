@@ -91,6 +91,10 @@ class Units:
         """Return targets, or edges between them, in these units."""
         return np.asarray((y - self.center) / self.scale)
 
+    def out(self, y: FloatArray) -> FloatArray:
+        """Return targets in the units they came in."""
+        return np.asarray(self.center + self.scale * y)
+
     def theta_into(self, theta: FloatArray, *, fit_intercept: bool) -> FloatArray:
         """Return intercept and slopes in these units."""
         return (theta - self.level * first_only(theta, fit_intercept)) / self.slope

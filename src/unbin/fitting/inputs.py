@@ -54,6 +54,11 @@ def as_targets(y: Any) -> list[Target] | None:
     return None
 
 
+def tables_of(target: Target) -> tuple[AggregatedTarget, ...]:
+    """Return the tables of a target, one or several."""
+    return target.tables if isinstance(target, JoinedTarget) else (target,)
+
+
 def check_rows(targets: Sequence[Target], n: int) -> None:
     """Raise unless targets were aligned with the n rows of X."""
     for target in targets:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +13,7 @@ from unbin._watching import Status
 from unbin.families import Family
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
+from unbin.likelihood.inference import GoodnessOfFit
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
 from unbin.rows.contextual import Context
@@ -37,6 +38,39 @@ class BinScale:
     lower: FloatArray
     upper: FloatArray
     value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class TableFit:
+    """What a fit to several tables says of one of them.
+
+    Attributes
+    ----------
+    name : str
+        What its blocks are called.
+    n_people : int
+        People it counts.
+    n_blocks : int
+        Blocks with information.
+    block_sd : float
+        Standard deviation of the random intercept of its blocks; 0 where none shows.
+    goodness_of_fit : GoodnessOfFit
+    published : Published or None
+        Published counts beside expected ones; None for a table of means.
+    """
+
+    name: str
+    n_people: int
+    n_blocks: int
+    block_sd: float
+    goodness_of_fit: GoodnessOfFit
+    published: Published | None
+
+    def with_edges(self, change: Callable[[FloatArray], FloatArray]) -> TableFit:
+        """Return the same with the ends of the bins on another scale."""
+        if self.published is None:
+            return self
+        return replace(self, published=self.published.with_edges(change))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +105,9 @@ class Fit:
     selection : Selection or None
         Held-out scores, where something was chosen by them.
     published : Published or None
-        Published counts beside expected ones (likelihood).
+        Published counts beside expected ones (likelihood); of the first of several tables.
+    tables : tuple of TableFit
+        Of a fit to several tables of the same people, else empty.
     """
 
     family: Family
@@ -97,6 +133,7 @@ class Fit:
     imputed: FloatArray | Raking | None = None
     selection: Selection | None = None
     published: Published | None = None
+    tables: tuple[TableFit, ...] = ()
 
     def eta(
         self,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -186,12 +185,14 @@ def _tied(target: Target) -> tuple[Blocks, Release | Tables]:
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
     """Return a release on the modelled scale; raise if it leaves the domain of the family."""
-    if isinstance(release, Tables):
-        return release.changed(partial(_prepared, model=model, family=family))
-    release = TRANSFORMS[model.target_transform].release(release)
-    if family is not None:
-        release.check_domain(family.domain, family=family.name)
-    return release
+
+    def prepared(release: Release) -> Release:
+        release = TRANSFORMS[model.target_transform].release(release)
+        if family is not None:
+            release.check_domain(family.domain, family=family.name)
+        return release
+
+    return release.changed(prepared) if isinstance(release, Tables) else prepared(release)
 
 
 @contextmanager

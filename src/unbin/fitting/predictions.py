@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unbin._typing import FloatArray
@@ -11,7 +13,7 @@ from unbin.fitting.model import Fit
 from unbin.likelihood.heldout import log_scores, over_effects
 from unbin.matching.fit import release_divergence
 from unbin.release.target import AggregatedTarget
-from unbin.rows.design import lay_out
+from unbin.rows.design import Design, lay_out
 
 
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
@@ -33,22 +35,43 @@ def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     )
 
 
-def score_target(fit: Fit, method: str, y: AggregatedTarget | FloatArray, eta: FloatArray) -> float:
+def score_target(
+    fit: Fit, method: str, y: Sequence[AggregatedTarget] | FloatArray, eta: FloatArray
+) -> float:
     """Return the score of a prediction; see ``AggregatedGLM.score``."""
-    if not isinstance(y, AggregatedTarget):
+    if isinstance(y, np.ndarray):
         return _explained(fit, y, eta)
-    family = fit.family
-    design = lay_out(np.empty((len(eta), 0)), y.codes, len(y.release))
-    laid_out = eta[design.order]
     if method == "matching":
-        assert isinstance(family, BregmanFamily)
-        return -release_divergence(y.release, family, design, laid_out)
+        assert isinstance(fit.family, BregmanFamily)
+        (table,) = y
+        design, laid_out = _laid_out(table, eta)
+        return -release_divergence(table.release, fit.family, design, laid_out)
+    each = [_log_score(fit, table, eta) for table in y]
+    if len(each) == 1:
+        return each[0][0] / len(eta)
+    return sum(score for score, _ in each) / max(sum(people for _, people in each), 1)
+
+
+def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:
+    design = lay_out(np.empty((len(eta), 0)), table.codes, len(table.release))
+    return design, eta[design.order]
+
+
+def _log_score(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> tuple[float, int]:
+    """Return the log score of a table's counts, and the people they are of."""
+    design, laid_out = _laid_out(table, eta)
     edges = None if fit.bins is None else (fit.bins.lower, fit.bins.upper)
     nuisance = fit.nuisance if fit.bins is None else fit.bins.thresholds
     scores = log_scores(
-        y.release, family, laid_out, design.start, nuisance, edges=edges, block_sd=fit.block_sd
+        table.release,
+        fit.family,
+        laid_out,
+        design.start,
+        nuisance,
+        edges=edges,
+        block_sd=fit.block_sd,
     )
-    return float(scores.sum() / len(eta))
+    return float(scores.sum()), int(table.release.n[scores != 0].sum())
 
 
 def _explained(fit: Fit, y: FloatArray, eta: FloatArray) -> float:

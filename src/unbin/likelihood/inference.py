@@ -11,6 +11,7 @@ Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generaliz
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,6 +73,11 @@ class LikelihoodFit:
         Blocks with information.
     means : (B,) or None
         Published means as fitted, NaN where there is none.
+    tables : tuple of LikelihoodFit
+        Of a fit to several tables: what is said above, of each of them. The fit as a whole then
+        has the blocks of all, one table after the other, and everybody in the refined bins.
+    share : (d,) or None
+        Of one of several tables: its share in the information on each slope.
     """
 
     theta: FloatArray
@@ -93,13 +99,17 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     means: FloatArray | None
+    tables: tuple[LikelihoodFit, ...] = ()
+    share: FloatArray | None = None
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
         return (np.diag(self.model_covariance) > 0) & (self.status is not Status.POOLED)
 
-    def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
-        """Return the fit in the units of the target, of whose release it is."""
+    def out_of_units(
+        self, units: Units, release: Release | Sequence[Release], *, fit_intercept: bool
+    ) -> LikelihoodFit:
+        """Return the fit in the units of the target, of whose release, or releases, it is."""
         counts = self.counts
         lower, upper = out_of_units(np.stack([counts.lower, counts.upper]), units, release)
         factor = np.ones(len(self.theta) + len(self.nuisance))
@@ -115,7 +125,7 @@ class LikelihoodFit:
             counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
-            means=None if self.means is None else release.means,
+            means=None if self.means is None else units.out(self.means),
         )
 
 

@@ -132,9 +132,20 @@ class Law:
         self, rows: Rows, tile: slice, theta: FloatArray, nuisance: FloatArray, covariance: bool
     ) -> RowModel:
         """Return the model of some rows."""
-        eta, m = rows.eta(theta, tile), self.coordinates.n_row_nuisance
-        family, points = self.family, self.points(eta)
         lower, upper = edges_of(self.lower, self.upper, rows, tile)
+        return self.at(rows.eta(theta, tile), lower, upper, nuisance, covariance)
+
+    def at(
+        self,
+        eta: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        nuisance: FloatArray,
+        covariance: bool,
+    ) -> RowModel:
+        """Return the model of rows with these linear predictors, in bins (K,) or (n, K)."""
+        m, n_bins = self.coordinates.n_row_nuisance, lower.shape[-1]
+        family, points = self.family, self.points(eta)
         models = [family.bins(at, lower, upper, nuisance) for at in points]
         q = _average([model.probability for model in models])
         d_eta = _average([model.d_eta for model in models])
@@ -142,9 +153,9 @@ class Law:
         if self.unit is None:
             return RowModel(q, d_eta, d_nuisance[:m], np.zeros((0, 0)))
         means = [family.inverse_link(at) for at in points]
-        mean, extra = _average(means), np.zeros((len(eta), self.n_bins + 1))
+        mean, extra = _average(means), np.zeros((len(eta), n_bins + 1))
         if covariance:
-            if self.n_bins > 1:
+            if n_bins > 1:
                 within = [family.bin_means(at, lower, upper, nuisance) for at in points]
                 shares = [model.probability for model in models]
                 extra[:, :-1] = _average(
@@ -248,5 +259,5 @@ def finish(
         cross *= weight[:, None, None]
         mean *= weight[:, None]
         slopes *= weight[:, None, None]
-    derivative = problem.coordinates.to_free(free, slopes)
+    derivative = problem.coordinates.to_free(free, slopes, problem.cuts)
     return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)

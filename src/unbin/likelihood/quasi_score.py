@@ -166,12 +166,17 @@ def score_sums(
         parts = [part_sums(problem, *found) for found in scored]
     else:
         parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
+    return summed(parts, penalty * free)
+
+
+def summed(parts: list[PartSums], pulled: FloatArray) -> ScoreSums:
+    """Put the sums of all blocks together, ``pulled`` (p,) the pull of the ridge."""
     information = reduce(np.add, [part.information for part in parts])
     spread = reduce(np.add, [part.spread for part in parts])
     block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
-        score=block_scores.sum(axis=0) - penalty * free,
-        information=_less(information, reduce(np.add, [part.lost for part in parts])),
+        score=block_scores.sum(axis=0) - pulled,
+        information=less(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
         block_misfit=_joined([part.misfit for part in parts]),
         block_df=_joined([part.df for part in parts]),
@@ -232,6 +237,8 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
         total = problem.means.mean[blocks] * people / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
     covariance[:, bins, bins] += problem.noise_sd**2
+    if problem.shared is not None:
+        covariance += problem.shared[blocks]
     residual = like(mean, target.astype(np.float64)) - mean
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
 
@@ -244,6 +251,8 @@ def _within(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArra
     n_bins = problem.counts.n_bins
     shift = part.shift[:, :n_bins]
     effects = problem.block_variance * (shift[:, :, None] * shift[:, None, :])
+    if problem.shared is not None:
+        effects = effects + problem.shared[part.blocks, :n_bins, :n_bins]
     covariance = part.covariance[:, :n_bins, :n_bins] + effects
     target, root = expected_within(problem.counts, part.mean[:, :n_bins], covariance, part.blocks)
     hidden = np.zeros((*part.mean.shape, n_bins))
@@ -267,7 +276,7 @@ def score_rows(
     raise NotImplementedError
 
 
-def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
+def less(information: FloatArray, lost: FloatArray) -> FloatArray:
     """Subtract the information lost to hidden counts, which is never all of it."""
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost

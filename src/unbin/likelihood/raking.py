@@ -30,9 +30,8 @@ from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
 from unbin.likelihood.inference import LikelihoodFit
-from unbin.likelihood.statistics import full_lists, published_counts
+from unbin.likelihood.statistics import orders_as_bins, published_counts
 from unbin.release import Release
-from unbin.release.tables import OrderStatistics, join_histograms, order_to_histogram
 from unbin.rows.design import Design
 
 _TOL = 1e-9
@@ -78,7 +77,7 @@ class Raking:
         if release.noise_sd > 0:
             counts = replace(counts, known=np.zeros_like(counts.known))
         elif not family.free_shape:
-            counts = published_counts(_as_histograms(release), family.domain, smallest=0)
+            counts = published_counts(orders_as_bins(release), family.domain, smallest=0)
         if counts.low is not None:
             mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
             count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
@@ -185,22 +184,6 @@ class Raking:
         result = np.empty_like(values)
         result[self.order] = values
         return result
-
-
-def _as_histograms(release: Release) -> Release:
-    """Return the release with order statistics spelled as bins, where a block has no histogram."""
-    order = release.order_statistics
-    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
-    bare &= ~full_lists(release)
-    if not bare.any():
-        return release
-    blocks = np.where(bare, np.arange(len(bare)), -1)
-    kept = order.take(blocks[bare])
-    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
-    spread = OrderStatistics(start, kept.rank, kept.quantile, kept.value)
-    histogram = order_to_histogram(spread, release.n)
-    joined = join_histograms(release.histogram, histogram, release.blocks)
-    return replace(release, histogram=joined)
 
 
 def draw_in_bins(
