@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unbin.release.readers import read_release
     from unbin.results import plots, report
     from unbin.results.persistence import load, save
-    from unbin.selection import BlockKFold
+    from unbin.selection import BlockKFold, cross_validate
 
 __all__ = [
     "AggregatedGLM",
@@ -30,6 +30,7 @@ __all__ = [
     "Release",
     "aggregate",
     "audit",
+    "cross_validate",
     "datasets",
     "exceptions",
     "join",
@@ -50,6 +51,7 @@ _HOME = {
     "Release": "unbin.release",
     "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
+    "cross_validate": "unbin.selection",
     "join": "unbin.release.join",
     "load": "unbin.results.persistence",
     "permutation_test": "unbin.permutation",

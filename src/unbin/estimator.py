@@ -44,7 +44,13 @@ from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
-from unbin.fitting.tabulate import covariance_of, glance, summarise, tabulate
+from unbin.fitting.tabulate import (
+    covariance_of,
+    glance,
+    information_columns,
+    summarise,
+    tabulate,
+)
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
@@ -97,7 +103,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
         the effect within blocks and ``contextual_coef_`` that between blocks less that within
         (likelihood only). "auto": if they improve the predictive log score of held-out blocks, and
-        the test of ecological bias rejects.
+        the test of ecological bias rejects. Of several tables the blocks are those of the first,
+        or of the one named here.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}
@@ -464,10 +471,16 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return summarise(fit, feature_names(self), self.method_, level)
 
     def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
-        """Return the coefficients as a pandas or polars frame, one row per term."""
+        """Return the coefficients as a pandas or polars frame, one row per term.
+
+        After a fit to several tables there is a column per table, ``information_…``: its share in
+        the information on each coefficient.
+        """
         check_is_fitted(self)
-        coefficients = tabulate(self._only_fit("tidy"), feature_names(self), level)
-        return to_frame(coefficients.columns(), backend)
+        fit, features = self._only_fit("tidy"), feature_names(self)
+        terms = tabulate(fit, features, level)
+        columns = {**terms.columns(), **information_columns(fit, terms.names, features)}
+        return to_frame(columns, backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""
@@ -507,7 +520,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             raise ParameterError(
                 f"target_transform: 'log' goes with family='gaussian', got {self.family!r}"
             )
-        contextual = value_or_auto("contextual", self.contextual, check_flag)
+        contextual = self._contextual()
         if contextual is not False and self.method != "likelihood":
             raise ParameterError("contextual: needs method='likelihood', got 'matching'")
         max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
@@ -541,6 +554,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
+
+    def _contextual(self) -> bool | None:
+        """Return whether there are contextual effects, None where the fit chooses."""
+        if isinstance(self.contextual, str) and self.contextual != "auto":
+            return True  # the name of a table, which the target has to have
+        found: bool | None = value_or_auto("contextual", self.contextual, check_flag)
+        return found
 
     def _assign(self, fits: list[Fit], *, several: bool, offset: bool, release: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""

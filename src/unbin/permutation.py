@@ -39,6 +39,7 @@ from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.counts import block_targets
 from unbin.likelihood.statistics import published_counts, published_order
 from unbin.release import Release, tables
+from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget
 from unbin.rows.contextual import block_context
 
@@ -80,11 +81,12 @@ class PermutationTest:
 def permutation_test(
     model: AggregatedGLM,
     X: ArrayLike,
-    target: AggregatedTarget,
+    target: AggregatedTarget | JoinedTarget,
     n_permutations: int = 1000,
     *,
     y: ArrayLike | None = None,
     kind: str = "auto",
+    table: str | None = None,
     random_state: int | None = None,
     progress: bool = False,
 ) -> PermutationTest:
@@ -95,7 +97,7 @@ def permutation_test(
     model : AggregatedGLM
         Its settings; a copy is fitted.
     X : (n, d)
-    target : AggregatedTarget
+    target : AggregatedTarget or JoinedTarget
     n_permutations : int
     y : (n,), optional
         The individual targets, where they are available.
@@ -103,6 +105,10 @@ def permutation_test(
         "auto" is "error" with ``y`` and "block-means" without. "error" tests association within
         blocks, "block-means" association between blocks. "refit" costs ``n_permutations`` fits.
         "paper" is no test: it always rejects (see the module).
+    table : str, optional
+        Of several tables of the same people, the one whose blocks are dealt out; the others stay
+        as they are. Individual targets cannot be permuted there: within the blocks of one table
+        they would change the others.
     random_state : int, optional
     progress : bool
         Show a progress bar.
@@ -120,6 +126,9 @@ def permutation_test(
     """
     check_kind("model", model, AggregatedGLM, instead="a model with its settings")
     model._check_parameters()
+    joined = target if isinstance(target, JoinedTarget) else None
+    if joined is not None:
+        target = _named_table(joined, table, y, kind)
     if not isinstance(target, AggregatedTarget):
         raise ParameterError(
             f"target: must be an aggregated target, got {type(target).__name__}; pass "
@@ -130,7 +139,7 @@ def permutation_test(
         kind = "block-means" if y is None else "error"
     rng = check_generator(random_state)
     rounds = track(range(n_permutations), "permutations", disable=not progress)
-    job = _Job(model, X, target, rng, rounds)
+    job = _Job(model, X, target, joined, rng, rounds)
     run: Callable[[_Job], tuple[float, FloatArray]]
     if kind in _ERRORS:
         run = partial(_errors if kind == "error" else _paper, y=_check_targets(y, kind, job))
@@ -164,13 +173,22 @@ class _Job:
     model: AggregatedGLM
     X: ArrayLike
     target: AggregatedTarget
+    joined: JoinedTarget | None
     rng: np.random.Generator
     rounds: Iterable[int]
 
     def fit(self) -> AggregatedGLM:
-        """Fit a copy of the model to the release as published."""
+        """Fit a copy of the model to what was published."""
         model: AggregatedGLM = clone(self.model)
-        return model.fit(self.X, self.target)
+        return model.fit(self.X, self.target if self.joined is None else self.joined)
+
+    def with_release(self, release: Release) -> AggregatedTarget | JoinedTarget:
+        """Return the target with another release in place of the one whose blocks are dealt out."""
+        changed = AggregatedTarget(release, self.target.codes, self.target.name)
+        if self.joined is None:
+            return changed
+        tables = self.joined.tables
+        return join(*(changed if each is self.target else each for each in tables))
 
     def matrix(self) -> FloatArray:
         """Return the features as numbers, checked as a fit checks them."""
@@ -183,6 +201,24 @@ class _Job:
     def mean(self, fitted: AggregatedGLM) -> FloatArray:
         """Return the mean of everybody, their block's context included."""
         return fitted.predict(self.X, blocks=self.target.blocks)
+
+
+def _named_table(
+    target: JoinedTarget, table: str | None, y: ArrayLike | None, kind: str
+) -> AggregatedTarget:
+    """Return the table whose blocks are dealt out; raise where that is no test."""
+    if table is None:
+        raise ParameterError(
+            f"table: must name the table whose blocks are dealt out, got none of "
+            f"{', '.join(map(repr, target.names))}; pass table=..."
+        )
+    if y is not None or kind in _ERRORS:
+        raise ParameterError(
+            "y, kind: targets permuted within the blocks of one table would change the others, got "
+            f"{len(target.tables)} tables; test one table alone, or use kind='block-means' or "
+            "'refit'"
+        )
+    return target.table(table)
 
 
 def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
@@ -273,7 +309,7 @@ def _refits(job: _Job) -> tuple[float, FloatArray]:
 
     def refit() -> float:
         dealt = _with_tables(release, _deal(release.n, job.rng))
-        return -float(fixed.fit(job.X, AggregatedTarget(dealt, job.target.codes)).objective_)
+        return -float(fixed.fit(job.X, job.with_release(dealt)).objective_)
 
     return -float(fitted.objective_), np.array([refit() for _ in job.rounds])
 

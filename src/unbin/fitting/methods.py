@@ -138,7 +138,7 @@ def _of_tables(
     tables = tuple(
         TableFit(
             name=name,
-            n_people=int(own.n[own.is_published()].sum()),
+            n_people=int(own.n[own.has_statistics()].sum()),
             n_blocks=fit.n_blocks,
             block_sd=fit.block_sd,
             goodness_of_fit=goodness_of_fit(fit),

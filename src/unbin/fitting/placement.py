@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from unbin._checks import check_width
+from unbin._checks import check_choice, check_width
 from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
@@ -123,7 +123,7 @@ def place(
         tied = [(blocks, release) for release in aligned]
     else:
         check_rows(targets, n)
-        tied = [_tied(target) for target in targets]
+        tied = [_tied(target, model.contextual) for target in targets]
     tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
@@ -173,11 +173,22 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     return X, getattr(model, "feature_names_in_", None)
 
 
-def _tied(target: Target) -> tuple[Blocks, Release | Tables]:
-    """Return the blocks of the rows of X, and what was published about them."""
+def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
+    """Return the blocks of the rows of X, and what was published about them.
+
+    The table that ``contextual`` names, if it names one, comes first.
+    """
+    named = contextual if isinstance(contextual, str) and contextual != "auto" else None
     if isinstance(target, AggregatedTarget):
+        if named not in (None, target.name):
+            raise ParameterError(
+                f"contextual: must be True, False, 'auto' or the name of a table, got {named!r}; "
+                "the target has one table"
+            )
         release = target.release
         return Blocks(release.blocks, target.codes, release.n), release
+    if named is not None:
+        target = target.led_by(check_choice("contextual", named, target.names))
     first, *others = target.tables
     codes = tuple(table.codes for table in others)
     return Blocks(first.release.blocks, first.codes, first.release.n, codes), target.published

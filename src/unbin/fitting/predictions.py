@@ -46,10 +46,9 @@ def score_target(
         (table,) = y
         design, laid_out = _laid_out(table, eta)
         return -release_divergence(table.release, fit.family, design, laid_out)
-    each = [_log_score(fit, table, eta) for table in y]
-    if len(each) == 1:
-        return each[0][0] / len(eta)
-    return sum(score for score, _ in each) / max(sum(people for _, people in each), 1)
+    scores = np.concatenate([_log_scores(fit, table, eta) for table in y])
+    people = np.concatenate([table.release.n for table in y])
+    return float(np.nansum(scores) / max(int(people[~np.isnan(scores)].sum()), 1))
 
 
 def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:
@@ -57,12 +56,12 @@ def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatAr
     return design, eta[design.order]
 
 
-def _log_score(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> tuple[float, int]:
-    """Return the log score of a table's counts, and the people they are of."""
+def _log_scores(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> FloatArray:
+    """Return the log score of each block's counts, NaN where there are none."""
     design, laid_out = _laid_out(table, eta)
     edges = None if fit.bins is None else (fit.bins.lower, fit.bins.upper)
     nuisance = fit.nuisance if fit.bins is None else fit.bins.thresholds
-    scores = log_scores(
+    return log_scores(
         table.release,
         fit.family,
         laid_out,
@@ -71,7 +70,6 @@ def _log_score(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> tuple[floa
         edges=edges,
         block_sd=fit.block_sd,
     )
-    return float(scores.sum()), int(table.release.n[scores != 0].sum())
 
 
 def _explained(fit: Fit, y: FloatArray, eta: FloatArray) -> float:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import product
 from typing import Any
 
 import numpy as np
 
-from unbin._blocks import deal_blocks
+from unbin._blocks import deal_tables
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Status
 from unbin.exceptions import FitInterruptedError, ParameterError
@@ -151,7 +151,7 @@ def choose(
         scores += list(found)
     held = [release for release, fold in zip(tables, folds, strict=True) if fold is not None]
     people = float(sum(release.n.sum() for release in held))
-    chosen, error = _choose(candidates, np.array(scores))
+    chosen, error = _choose(candidates, np.array(scores), several=len(tables) > 1)
     selection = Selection(
         tuple(candidate.family.name for candidate in candidates),
         np.array([candidate.alpha for candidate in candidates]),
@@ -165,10 +165,7 @@ def choose(
 
 
 def _deal(tables: Sequence[Release], n_splits: int) -> list[IntArray | None]:
-    """Return the fold of each block, None for a table of which none is held out.
-
-    Those are the tables with fewer blocks than two per fold, unless all have so few.
-    """
+    """Return the fold of each block, None for a table of which none is held out."""
     domain = get_family("gaussian").domain
     counts = [published_counts(release, domain) for release in tables]
     n_blocks = [int(each.known.sum()) if each.informative else 0 for each in counts]
@@ -177,14 +174,7 @@ def _deal(tables: Sequence[Release], n_splits: int) -> list[IntArray | None]:
             f"alpha, family: choosing needs at least {2 * n_splits} blocks with published counts "
             f"to hold some out, got {sum(n_blocks)}; name the family and alpha"
         )
-    if max(n_blocks) < 2 * n_splits:
-        start = np.concatenate([[0], np.cumsum([len(release.n) for release in tables])])
-        together = deal_blocks(np.concatenate([release.n for release in tables]), n_splits)
-        return [together[low:high] for low, high in pairwise(start)]
-    return [
-        deal_blocks(release.n, n_splits) if n >= 2 * n_splits else None
-        for release, n in zip(tables, n_blocks, strict=True)
-    ]
+    return deal_tables([release.n for release in tables], n_blocks, n_splits)
 
 
 def _path_scores(
@@ -305,23 +295,28 @@ def _scores(counts: PublishedCounts, expected: FloatArray, common: PublishedCoun
     return np.asarray(np.where(valid, count * np.log(share), 0.0).sum(axis=1))
 
 
-def _choose(candidates: list[Candidate], scores: FloatArray) -> tuple[int, FloatArray]:
+def _choose(
+    candidates: list[Candidate], scores: FloatArray, *, several: bool
+) -> tuple[int, FloatArray]:
     """Return the candidate to take, and the standard errors of the differences to the best."""
     best = int(np.argmax(scores.sum(axis=1)))
     contextual = np.array([candidate.contextual for candidate in candidates])
     chosen = [
-        _simplest_near_best(candidates, scores, np.flatnonzero(contextual == value))
+        _simplest_near_best(candidates, scores, np.flatnonzero(contextual == value), several)
         for value in np.unique(contextual)
     ]
     winner = max(chosen, key=lambda k: float(scores[k].sum()))
     return winner, _error(scores[best] - scores)
 
 
-def _simplest_near_best(candidates: list[Candidate], scores: FloatArray, which: IntArray) -> int:
+def _simplest_near_best(
+    candidates: list[Candidate], scores: FloatArray, which: IntArray, several: bool
+) -> int:
     """Return the simplest of some candidates within one standard error of the best of them.
 
     Where no ridge does clearly better than the largest, held-out blocks support no slope, and the
-    largest is taken.
+    largest is taken. Of several tables those with few blocks, as by sex, are never held out: what
+    they tell would be shrunk for nothing, so the ridge is the best one and not the largest near it.
     """
     best = int(which[np.argmax(scores[which].sum(axis=1))])
     alike = [k for k in which if candidates[k].family.name == candidates[best].family.name]
@@ -332,6 +327,10 @@ def _simplest_near_best(candidates: list[Candidate], scores: FloatArray, which: 
     gap = scores[best] - scores[which]
     near = which[gap.sum(axis=1) <= _error(gap)]
     names = list(dict.fromkeys(candidate.family.name for candidate in candidates))
+    if several:
+        first = min(near, key=lambda k: names.index(candidates[k].family.name))
+        alike = [k for k in which if candidates[k].family.name == candidates[first].family.name]
+        return int(max(alike, key=lambda k: float(scores[k].sum())))
     return int(
         min(near, key=lambda k: (names.index(candidates[k].family.name), -candidates[k].alpha))
     )

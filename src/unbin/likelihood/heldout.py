@@ -35,7 +35,7 @@ def log_scores(
     edges: tuple[FloatArray, FloatArray] | None = None,
     block_sd: float = 0.0,
 ) -> FloatArray:
-    """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,).
+    """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,); NaN of blocks without counts.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def log_scores(
         lambda at: expected_counts(counts, family, at, start, nuisance), eta, block_sd
     )
     share = np.maximum(expected, 1e-300) / counts.n[:, None]
-    return np.asarray(np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1))
+    score = np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1)
+    return np.where(counts.known, score, np.nan)
 
 
 def over_effects(
@@ -106,20 +107,23 @@ def count_sums(
 def _recount(release: Release, lower: FloatArray, upper: FloatArray) -> PublishedCounts:
     """Count every block of a release in given bins; its own edges must include theirs."""
     points = histogram_to_cumulative(release.histogram)
-    if (np.diff(points.start) == 0).any():
-        raise ReleaseError("score: every block needs a histogram to be scored by an ordinal fit")
-    people, first = np.repeat(release.n, np.diff(points.start)), points.start[:-1]
-    cumulative = np.empty((len(release.n), len(upper) - 1), dtype=np.int64)
+    known = np.diff(points.start) > 0
+    if not known.any():
+        raise ReleaseError(
+            "score: an ordinal fit scores counts in bins, got a release without any; publish a "
+            "histogram"
+        )
+    people, first = np.repeat(release.n, np.diff(points.start)), points.start[:-1][known]
+    cumulative = np.zeros((len(release.n), len(upper) - 1), dtype=np.int64)
     for k, cut in enumerate(upper[:-1]):
         before = np.maximum.reduceat(np.where(points.value <= cut, points.count, 0), first)
         after = np.minimum.reduceat(np.where(points.value >= cut, points.count, people), first)
         if (before != after).any():
-            b = int(np.argmax(before != after))
+            b = int(np.flatnonzero(known)[np.argmax(before != after)])
             raise ReleaseError(
                 f"block {str(release.blocks[b])!r}: its bins do not determine how many people are "
                 f"at or below {cut:g}, an edge of the fit; publish the same bins"
             )
-        cumulative[:, k] = before
+        cumulative[known, k] = before
     count = np.diff(cumulative, axis=1, prepend=0, append=release.n[:, None]).astype(float)
-    known = np.ones(len(release.n), dtype=bool)
     return PublishedCounts(release.n, lower, upper, count, known)

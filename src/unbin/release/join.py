@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from unbin._checks import check_choice
+from unbin._typing import BoolArray
 from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError, SplitBlockError
 from unbin.release.target import NO_VALUES, AggregatedTarget
 
@@ -69,6 +71,28 @@ class JoinedTarget:
     def published(self) -> Tables:
         """What was published, without the rows it is tied to."""
         return Tables(self.names, tuple(table.release for table in self.tables))
+
+    def table(self, name: str) -> AggregatedTarget:
+        """Return the table of that name."""
+        return self.tables[self.names.index(check_choice("table", name, self.names))]
+
+    def led_by(self, name: str) -> JoinedTarget:
+        """Return the same tables, that of this name first."""
+        first = self.table(name)
+        return JoinedTarget((first, *(table for table in self.tables if table is not first)))
+
+    def without(self, hidden: Sequence[BoolArray]) -> JoinedTarget:
+        """Return the target with nothing said of some blocks of each table (B,).
+
+        Their people stay in X, and in the other tables. A table of which nothing is left is left
+        out.
+        """
+        tables = [
+            AggregatedTarget(table.release.without(mask), table.codes, name)
+            for table, name, mask in zip(self.tables, self.names, hidden, strict=True)
+            if not mask.all()
+        ]
+        return JoinedTarget(tuple(tables))
 
     def __len__(self) -> int:
         return len(self.tables[0])

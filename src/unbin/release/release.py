@@ -514,6 +514,16 @@ class Release:
             published |= np.diff(self.histogram.start) > 0
         return published if self.means is None else published | np.isfinite(self.means)
 
+    def has_statistics(self) -> BoolArray:
+        """Mark blocks about which anything was published beside their number of people."""
+        found = (np.diff(self.histogram.start) > 0) | (np.diff(self.order_statistics.start) > 0)
+        return found if self.means is None else found | np.isfinite(self.means)
+
+    def without(self, hidden: BoolArray) -> Release:
+        """Return the release of the same people, nothing said of the blocks that are hidden."""
+        kept = self.select(self.blocks[~hidden])
+        return replace(spread_blocks(kept, self.blocks), n=self.n)
+
     # -- showing ---------------------------------------------------------------------------------
 
     def __len__(self) -> int:
