@@ -31,8 +31,8 @@ from functools import reduce
 import numpy as np
 from numba import njit
 
-from unbin._linalg import JITTER, solve_scaled
-from unbin._typing import FloatArray, IntArray
+from unbin._linalg import JITTER
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Family, Interval
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import BlockMoments, Law, RowModel, finish
@@ -97,7 +97,7 @@ class View:
             found = np.add.reduceat(found, starts, axis=-1)
         if self.total:
             found = np.concatenate([found, values[..., k:]], axis=-1)
-        return np.ascontiguousarray(found)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +214,14 @@ class JointSums:
     information : (p, p)
         H, without the ridge.
     tables : tuple of ScoreSums
+    moments : tuple of BlockMoments
+        Of each table's blocks.
     """
 
     score: FloatArray
     information: FloatArray
     tables: tuple[ScoreSums, ...]
+    moments: tuple[BlockMoments, ...]
 
     @property
     def misfit(self) -> float:
@@ -239,9 +242,9 @@ class JointSums:
 def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> JointSums:
     """Return the added quasi-scores of all tables in one pass over the rows."""
     pulled = np.zeros(len(free))
-    found = []
-    for table, part in zip(problem.tables, _moments(problem, free), strict=True):
-        said = evidence(table, part)
+    moments, found = _moments(problem, free), []
+    for table, part in zip(problem.tables, moments, strict=True):
+        said = evidence(table, replace(part, covariance=part.covariance.copy()))
         arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
         weighed = score_blocks(
             *arrays, reference_bins(table), used_statistics(table), table.block_variance
@@ -249,7 +252,8 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
         sums = part_sums(table, weighed, said.spread, said.mean)
         found.append(summed([sums], pulled))
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
-    return JointSums(score, reduce(np.add, [sums.information for sums in found]), tuple(found))
+    information = reduce(np.add, [sums.information for sums in found])
+    return JointSums(score, information, tuple(found), moments)
 
 
 def joint_log_score(problem: JointProblem, sums: JointSums) -> float:
@@ -260,12 +264,12 @@ def joint_log_score(problem: JointProblem, sums: JointSums) -> float:
     return total / max(sum(people), 1)
 
 
-def _moments(problem: JointProblem, free: FloatArray) -> list[BlockMoments]:
+def _moments(problem: JointProblem, free: FloatArray) -> tuple[BlockMoments, ...]:
     sums = problem.first.design.total(joint_moment_sums, problem.views(), free)
-    return [
+    return tuple(
         finish(table, free, slice(0, len(table.counts.n)), own.arrays, True)
         for table, own in zip(problem.tables, sums, strict=True)
-    ]
+    )
 
 
 def _models(
@@ -296,10 +300,18 @@ def _models(
 
 
 def partitions_of(rows: Rows) -> list[tuple[IntArray, IntArray]]:
-    """Return, per table, the blocks that have rows here and the place of each row's among them."""
+    """Return, per table, blocks that may have rows here and the place of each row's among them."""
     own = np.repeat(np.arange(len(rows.blocks)), np.diff(rows.start))
-    found = [np.unique(codes, return_inverse=True) for codes in rows.others]
-    return [(rows.blocks, own), *((blocks, place) for blocks, place in found)]
+    return [(rows.blocks, own), *(_places(codes) for codes in rows.others)]
+
+
+def _places(codes: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the blocks, all up to the last where they are few, and the place of each row's."""
+    n_blocks = int(codes.max(initial=-1)) + 1
+    if n_blocks <= len(codes):
+        return np.arange(n_blocks), codes
+    blocks, place = np.unique(codes, return_inverse=True)
+    return blocks, place
 
 
 @kernel
@@ -316,39 +328,55 @@ def joint_moment_sums(
     size = max(view.law.n_statistics for view in views)
     for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
         models = _models(rows, views, partitions, tile, free, True)
-        x = np.ascontiguousarray(rows.matrix[tile])
+        columns = rows.matrix[tile].T
         for k, (view, model, sums) in enumerate(zip(views, models, tables, strict=True)):
             parts = (model.mean, model.d_eta, model.d_nuisance, model.extra)
             if k == 0:
                 accumulate(*parts, rows.matrix.T, tile.start, rows.start, *sums, True, view.n_bins)
             else:
-                add_rows(partitions[k][1][tile], *parts, x, *sums, view.n_bins)
+                add_rows(partitions[k][1][tile], *parts, columns, *sums, view.n_bins)
     return tuple(
         BlockSums(blocks, sums) for (blocks, _), sums in zip(partitions, tables, strict=True)
     )
 
 
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def add_rows(codes, q, d_eta, d_nuisance, extra, x, mean, slopes, cross, n_bins):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_rows(codes, q, d_eta, d_nuisance, extra, columns, mean, slopes, cross, n_bins):  # type: ignore[no-untyped-def]
     """Add rows to the sums of their blocks, in whatever order they come; see ``accumulate``."""
     n, size = q.shape
-    d, m = x.shape[1], d_nuisance.shape[0]
+    m = d_nuisance.shape[0]
+    start = np.zeros(len(mean) + 1, np.int64)
     for i in range(n):
-        b = codes[i]
-        for k in range(size):
-            slope = d_eta[i, k]
-            mean[b, k] += q[i, k]
-            slopes[b, k, 0] += slope
-            for j in range(d):
-                slopes[b, k, 1 + j] += slope * x[i, j]
-            for j in range(m):
-                slopes[b, k, 1 + d + j] += d_nuisance[j, i, k]
-        for k in range(n_bins):
-            for j in range(n_bins):
-                cross[b, k, j] -= q[i, k] * q[i, j]
+        start[codes[i] + 1] += 1
+    for b in range(len(mean)):
+        start[b + 1] += start[b]
+    place, order = start[:-1].copy(), np.empty(n, np.int64)
+    for i in range(n):
+        order[place[codes[i]]] = i
+        place[codes[i]] += 1
+    level, slope = np.empty((size, n)), np.empty((size, n))
+    moved, x = np.empty((m, size, n)), np.empty((len(columns), n))
+    further = np.empty((len(extra), extra.shape[1]))
+    for k in range(size):
+        _gather(q[:, k], order, level[k])
+        _gather(d_eta[:, k], order, slope[k])
+        for j in range(m):
+            _gather(d_nuisance[j, :, k], order, moved[j, k])
         if size > n_bins:
-            for k in range(size):
-                cross[b, n_bins, k] += extra[i, k]
+            _gather(extra[:, k], order, further[:, k])
+    for j in range(len(columns)):
+        _gather(columns[j], order, x[j])
+    accumulate(
+        level.T, slope.T, moved.transpose(0, 2, 1), further, x, 0, start, mean, slopes, cross,
+        True, n_bins,
+    )  # fmt: skip
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _gather(values, order, out):  # type: ignore[no-untyped-def]
+    """Write values in another order."""
+    for i in range(len(order)):
+        out[i] = values[order[i]]
 
 
 # -- random intercepts of other partitions ---------------------------------------------------------
@@ -420,46 +448,50 @@ def add_squares(codes, values, weight, total):  # type: ignore[no-untyped-def]
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What the blocks of a table contribute to a person's A_i.
+    """What the blocks of all tables contribute to a person's A_i.
 
     Attributes
     ----------
-    weight : (B, L, p)
-        P_gᵀ W_g, 0 for statistics that were not published.
-    cuts : (K - 1,) or (B, K - 1)
-        Where its bins end.
-    total : bool
-        Whether the last statistic is a total.
-    pulls : bool
-        Whether its blocks have a random intercept.
+    stacked : (Σ_t B_t L_t, p)
+        P_gᵀ W_g, 0 for statistics that were not published: a row per table, block and statistic.
+    start, size : (T,)
+        Where the rows of each table begin, and its statistics L_t.
+    cuts : tuple of (K - 1,) or (B, K - 1)
+        Where the bins of each table end.
+    total : (T,) bool
+        Tables whose last statistic is a total.
+    pulls : (T,) bool
+        Tables whose blocks have a random intercept.
     """
 
-    weight: FloatArray
-    cuts: FloatArray
-    total: bool
-    pulls: bool
+    stacked: FloatArray
+    start: IntArray
+    size: IntArray
+    cuts: tuple[FloatArray, ...]
+    total: BoolArray
+    pulls: BoolArray
 
 
-def joint_covariance(
-    problem: JointProblem, free: FloatArray, information: FloatArray, penalty: FloatArray
-) -> FloatArray:
-    """Return H⁻¹ M H⁻¹, the covariance of the free parameters."""
-    bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    return np.asarray(bread @ score_variance(problem, free) @ bread)
-
-
-def score_variance(problem: JointProblem, free: FloatArray) -> FloatArray:
-    """Return M, the variance of the added quasi-scores."""
-    weights, noise = [], np.zeros((len(free), len(free)))
-    for table, part in zip(problem.tables, _moments(problem, free), strict=True):
+def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> FloatArray:
+    """Return M, the variance of the added quasi-scores; ``sums`` are those at ``free``."""
+    tables = problem.tables
+    stacked, noise = [], np.zeros((len(free), len(free)))
+    for table, part in zip(tables, sums.moments, strict=True):
         weight, own = _weights(table, part)
         noise += own
-        cuts = _cuts(table.counts)
-        weights.append(Weights(weight, cuts, table.means is not None, table.block_variance > 0))
-    domain = problem.first.family.domain
-    found = problem.first.design.total(meat_sums, problem.law, free, tuple(weights), domain)
-    meat, pulls = found
-    for table, pull in zip(problem.tables, pulls, strict=True):
+        stacked.append(weight.reshape(-1, len(free)))
+    size = np.array([table.n_statistics for table in tables])
+    weights = Weights(
+        np.concatenate(stacked),
+        np.cumsum([0, *(len(each) for each in stacked[:-1])]),
+        size,
+        tuple(_cuts(table.counts) for table in tables),
+        np.array([table.means is not None for table in tables]),
+        np.array([table.block_variance > 0 for table in tables]),
+    )
+    design, domain = problem.first.design, problem.first.family.domain
+    meat, pulls = design.total(meat_sums, problem.law, free, weights, domain)
+    for table, pull in zip(tables, pulls, strict=True):
         meat = meat + table.block_variance * pull.arrays[0].T @ pull.arrays[0]
     return np.asarray(meat + noise)
 
@@ -478,7 +510,7 @@ def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray
 
     W_g = (S_g + τ² e eᵀ)⁻¹ D_g, 0 for what was not published and for the bin left out.
     """
-    said = evidence(table, part)
+    said = evidence(table, replace(part, covariance=part.covariance.copy()))
     size = table.n_statistics
     used = used_statistics(table) & (np.arange(size) != reference_bins(table)[:, None])
     s = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
@@ -498,56 +530,56 @@ def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray
 
 @kernel
 def meat_sums(
-    rows: Rows, law: Law, free: FloatArray, weights: tuple[Weights, ...], domain: Interval
+    rows: Rows, law: Law, free: FloatArray, weights: Weights, domain: Interval
 ) -> tuple[FloatArray, tuple[BlockSums, ...]]:
     """Return Σ A_iᵀ Cov_i A_i, and Σ A_iᵀ ∂q_i/∂eta by block of each table that has intercepts."""
     theta, nuisance = law.coordinates.split(free)
     p, partitions = len(free), partitions_of(rows)
     meat = np.zeros((p, p))
     pulls = [
-        np.zeros((len(blocks) if table.pulls else 0, p))
-        for table, (blocks, _) in zip(weights, partitions, strict=True)
+        np.zeros((len(blocks) if pulled else 0, p))
+        for pulled, (blocks, _) in zip(weights.pulls, partitions, strict=True)
     ]
-    n_cells = sum(table.cuts.shape[-1] for table in weights) + 1
-    for tile in rows.tiles(max(_TILE_CELLS // (n_cells * (1 + p // 8)), 64)):
-        codes = [blocks[place[tile]] for blocks, place in partitions]
-        cuts = _union(law, weights, codes)
-        lower, upper = _ends(cuts, domain)
+    n_cells = sum(cuts.shape[-1] for cuts in weights.cuts) + 1
+    for tile in rows.tiles(max(_TILE_CELLS // n_cells, 64)):
+        codes = np.stack([blocks[place[tile]] for blocks, place in partitions])
+        upper, lower = refined_ends(law, weights, codes, domain)
         model = law.at(rows.eta(theta, tile), lower, upper, nuisance, True)
-        n, k = len(model.mean), lower.shape[-1]
-        a = np.zeros((n, model.mean.shape[1], p))
-        for table, code in zip(weights, codes, strict=True):
-            own = table.cuts if table.cuts.ndim == 1 else table.cuts[code]
-            bins = _holds(own, upper)
-            add_weights(code, np.broadcast_to(bins, (n, k)), table.weight, table.total, a)
-        along = add_meat(model.mean, model.extra, model.d_eta, a, k, meat)
-        for table, pull, (_, place) in zip(weights, pulls, partitions, strict=True):
-            if table.pulls:
+        bins = np.stack(
+            [
+                np.atleast_2d(_holds(cuts if cuts.ndim == 1 else cuts[code], upper))
+                for cuts, code in zip(weights.cuts, codes, strict=True)
+            ]
+        )
+        along = add_meat(
+            model.mean, model.extra, model.d_eta, codes, bins, lower.shape[-1],
+            weights.stacked, weights.start, weights.size, weights.total, meat,
+        )  # fmt: skip
+        for pulled, pull, (_, place) in zip(weights.pulls, pulls, partitions, strict=True):
+            if pulled:
                 add_to(place[tile], along, pull)
-    found = zip(weights, partitions, pulls, strict=True)
+    found = zip(weights.pulls, partitions, pulls, strict=True)
     return meat, tuple(
-        BlockSums(blocks if table.pulls else blocks[:0], (pull,))
-        for table, (blocks, _), pull in found
+        BlockSums(blocks if pulled else blocks[:0], (pull,)) for pulled, (blocks, _), pull in found
     )
 
 
-def _union(law: Law, weights: Sequence[Weights], codes: Sequence[IntArray]) -> FloatArray:
-    """Return the cuts of all tables: (K - 1,), or (n, K - 1) where a table's differ by block."""
+def refined_ends(
+    law: Law, weights: Weights, codes: IntArray, domain: Interval
+) -> tuple[FloatArray, FloatArray]:
+    """Return the upper and lower ends of the bins between the cuts of all tables.
+
+    (K,), or (n, K) where the cuts of a table differ by block; ``codes`` (T, n): the rows' blocks.
+    """
     shared = law.upper[:-1]
-    own = [t.cuts[code] for t, code in zip(weights, codes, strict=True) if t.cuts.ndim == 2]
+    own = [cuts[code] for cuts, code in zip(weights.cuts, codes, strict=True) if cuts.ndim == 2]
     if not own:
-        return shared
-    first = np.broadcast_to(shared, (len(codes[0]), len(shared)))
-    return np.sort(np.concatenate([first, *own], axis=1), axis=1)
-
-
-def _ends(cuts: FloatArray, domain: Interval) -> tuple[FloatArray, FloatArray]:
-    """Return the ends of the bins between cuts, (K,) or (n, K)."""
-    if cuts.ndim == 1:
-        return bins_between(cuts, domain)
+        return law.upper, law.lower
+    first = np.broadcast_to(shared, (codes.shape[1], len(shared)))
+    cuts = np.sort(np.concatenate([first, *own], axis=1), axis=1)
     low, high = (np.full((len(cuts), 1), end) for end in (domain.low, domain.high))
     after = cuts + 1 if domain.integer else cuts
-    return np.concatenate([low, after], axis=1), np.concatenate([cuts, high], axis=1)
+    return np.concatenate([cuts, high], axis=1), np.concatenate([low, after], axis=1)
 
 
 def _holds(cuts: FloatArray, upper: FloatArray) -> IntArray:
@@ -558,39 +590,37 @@ def _holds(cuts: FloatArray, upper: FloatArray) -> IntArray:
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def add_weights(codes, bins, weight, total, a):  # type: ignore[no-untyped-def]
-    """Add the weights of a table to those of the rows, bin by refined bin."""
-    n, size, p = a.shape
-    k = bins.shape[1]
-    for i in range(n):
-        b = codes[i]
-        for j in range(k):
-            for r in range(p):
-                a[i, j, r] += weight[b, bins[i, j], r]
-        if total:
-            for r in range(p):
-                a[i, size - 1, r] += weight[b, weight.shape[1] - 1, r]
-
-
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def add_meat(q, extra, d_eta, a, n_bins, meat):  # type: ignore[no-untyped-def]
+def add_meat(  # type: ignore[no-untyped-def]
+    q, extra, d_eta, codes, bins, n_bins, stacked, start, sizes, total, meat
+):
     """Add Σ A_iᵀ Cov_i A_i to ``meat``, and return A_iᵀ ∂q_i/∂eta, (n, p).
 
     Cov_i is Σ_k q_k (u_k - ū)(u_k - ū)ᵀ over bins; a total varies with the mean of the bin, and
-    within it.
+    within it. ``bins`` are (T, n, K), or (T, 1, K) where they are the same for all rows.
     """
-    n, size, p = a.shape
+    n, size = q.shape
+    p, n_tables, by_row = stacked.shape[1], len(start), bins.shape[1] > 1
     along = np.zeros((n, p))
     batched, filled = np.zeros((_BATCH + size + 1, p)), 0
-    level = np.zeros(p)
+    a, level = np.zeros((size, p)), np.zeros(p)
     for i in range(n):
+        a[:] = 0.0
         level[:] = 0.0
+        for t in range(n_tables):
+            first = start[t] + codes[t, i] * sizes[t]
+            for k in range(n_bins):
+                row = first + bins[t, i if by_row else 0, k]
+                for r in range(p):
+                    a[k, r] += stacked[row, r]
+            if total[t]:
+                for r in range(p):
+                    a[size - 1, r] += stacked[first + sizes[t] - 1, r]
         for k in range(size):
             for r in range(p):
-                along[i, r] += d_eta[i, k] * a[i, k, r]
+                along[i, r] += d_eta[i, k] * a[k, r]
         for k in range(n_bins):
             for r in range(p):
-                level[r] += q[i, k] * a[i, k, r]
+                level[r] += q[i, k] * a[k, r]
         within = extra[i, n_bins] if size > n_bins else 0.0
         for k in range(n_bins):
             if q[i, k] <= 0.0:
@@ -599,13 +629,14 @@ def add_meat(q, extra, d_eta, a, n_bins, meat):  # type: ignore[no-untyped-def]
             away = extra[i, k] / q[i, k] if size > n_bins else 0.0
             within -= q[i, k] * away * away
             for r in range(p):
-                batched[filled, r] = root * (a[i, k, r] - level[r])
-                if size > n_bins:
-                    batched[filled, r] += root * away * a[i, size - 1, r]
+                batched[filled, r] = root * (a[k, r] - level[r])
+            if size > n_bins:
+                for r in range(p):
+                    batched[filled, r] += root * away * a[size - 1, r]
             filled += 1
         if within > 0.0:
             for r in range(p):
-                batched[filled, r] = np.sqrt(within) * a[i, size - 1, r]
+                batched[filled, r] = np.sqrt(within) * a[size - 1, r]
             filled += 1
         if filled >= _BATCH or i == n - 1:
             meat += np.dot(batched[:filled].T, batched[:filled])

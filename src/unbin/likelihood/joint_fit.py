@@ -373,7 +373,7 @@ def _variances(
 def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, first = result.free, result.sums, problem.first
-    meat = score_variance(problem, free)
+    meat = score_variance(problem, sums, free)
     unit = np.eye(len(free))
     bread = solve_scaled(sums.information + np.diag(penalty), unit)
     bare = solve_scaled(sums.information, unit)
@@ -386,7 +386,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         for table, own in zip(problem.tables, sums.tables, strict=True)
     ]
     informed = [int((np.abs(own.block_scores).sum(axis=1) > 0).sum()) for own in sums.tables]
-    counts = _refined_counts(problem, theta, nuisance)
+    counts = _refined_counts(problem, sums, theta, nuisance)
     whole = LikelihoodFit(
         theta=theta,
         nuisance=nuisance,
@@ -437,12 +437,18 @@ def _means(problem: JointProblem) -> FloatArray | None:
 
 
 def _refined_counts(
-    problem: JointProblem, theta: FloatArray, nuisance: FloatArray
+    problem: JointProblem, sums: JointSums, theta: FloatArray, nuisance: FloatArray
 ) -> PublishedCounts:
     """Return the counts that the fit expects of everybody in the refined bins."""
     design, family = problem.first.design, problem.first.family
+    for table, own in zip(problem.tables, sums.tables, strict=True):
+        if table.counts.shared and table.counts.n_bins == len(problem.upper):
+            return _everybody(problem, own.mean[:, : len(problem.upper)].sum(axis=0))
     args = family, problem.lower, problem.upper, theta, nuisance
     parts = design.by_block(count_sums, *args, then=lambda _, sums: sums[0].sum(axis=0))
-    expected = np.sum(list(parts), axis=0)[None]
-    people, known = np.array([design.n_people]), np.ones(1, dtype=bool)
-    return PublishedCounts(people, problem.lower, problem.upper, expected, known)
+    return _everybody(problem, np.sum(list(parts), axis=0))
+
+
+def _everybody(problem: JointProblem, count: FloatArray) -> PublishedCounts:
+    people, known = np.array([problem.first.design.n_people]), np.ones(1, dtype=bool)
+    return PublishedCounts(people, problem.lower, problem.upper, count[None], known)

@@ -278,6 +278,9 @@ class BlockSums:
     arrays: tuple[FloatArray, ...]
 
     def __add__(self, other: BlockSums) -> BlockSums:
+        if np.array_equal(self.blocks, other.blocks):
+            pairs = zip(self.arrays, other.arrays, strict=True)
+            return BlockSums(self.blocks, tuple(mine + theirs for mine, theirs in pairs))
         blocks = np.union1d(self.blocks, other.blocks)
         arrays = tuple(
             np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
