@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 import unbin
 from tests.helpers.releases import mean_release, rounded, suppressed
 from unbin import Release, aggregate, join
-from unbin.exceptions import AlignmentError, AlignmentWarning, ReleaseError
+from unbin.exceptions import AlignmentError, AlignmentWarning, ParameterError, ReleaseError
 from unbin.release.bounds import tighten
 from unbin.release.consistency import check_tables, disagreement
 from unbin.release.join import Tables
@@ -196,6 +196,20 @@ def test_people_outside_a_table_can_be_anywhere():
     assert f"county counts {low} people up to 0" in target.check().disagreements[0]
 
 
+def test_a_release_is_checked_as_it_will_be_aligned():
+    release = aggregate(np.arange(4.0), ["f", "f", "m", "x"], EDGES)
+    ids = np.array(["f", "f", "m", "y", None], dtype=object)
+    found = release.check(ids, on_missing="drop")
+    assert found.ready
+    assert (found.n_blocks, found.n_rows, found.n_outside) == (2, 5, 1)
+    assert (found.without_release, found.without_people) == (("y",), ("x",))
+    assert found.sentences()[3] == "1 row of X without a block id: outside the table"
+    assert not release.check(ids[:4]).ready
+    assert not release.check(ids[3:], on_missing="drop").ready  # nobody is left
+    with pytest.raises(ParameterError, match="on_missing"):
+        release.check(ids[:4], on_missing="keep")
+
+
 @pytest.mark.filterwarnings("ignore:align")
 def test_tables_of_the_same_some_people_are_compared_on_them():
     """Over everybody the 40 people outside could make up for the difference."""
@@ -210,6 +224,33 @@ def test_tables_of_the_same_some_people_are_compared_on_them():
     assert join(*tables).check().disagreements == (
         f"sex counts {low} people up to 0, county counts {low - 2}",
     )
+
+
+def test_who_is_not_in_the_hidden_bins_above_is_below():
+    """Twelve people, at most five in each bin: at least two are up to 10, whatever was hidden."""
+    hidden = Release.from_histogram(
+        {"block": ["a"] * 4, "lower": [-INF, 0, 10, 20], "upper": [0, 10, 20, INF], "low": [0] * 4,
+         "high": [5] * 4},
+        count=None, count_low="low", count_high="high",
+    )  # fmt: skip
+    counts = {"block": ["b", "b"], "lower": [-INF, 10], "upper": [10, INF]}
+    tables = [hidden.align(["a"] * 12)]
+    for count in ([2, 10], [1, 11]):
+        other = Release.from_histogram(counts | {"count": count}).align(["b"] * 12)
+        tables.append(other)
+    assert join(tables[0], tables[1]).check().ready
+    published = Tables(("age", "sex"), (tables[0].release, tables[2].release))
+    assert disagreement(published) == "age counts 2 to 10 people up to 10, sex counts 1"
+
+
+def test_blocks_that_nearly_make_up_others_are_not_compared():
+    """One person of a county of thousands is in the other state."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"county": rng.integers(0, 4, 3000), "y": rng.normal(5, 5, 3000)})
+    frame["state"] = frame["county"] // 2
+    frame.loc[1, "state"] = 1 - frame.loc[1, "state"]
+    frame.loc[1, "y"] = -1.0
+    assert join(table(frame, "county"), table(frame, "state")).check().ready
 
 
 def test_many_tables_are_each_compared_with_the_first():
@@ -509,6 +550,22 @@ def test_scale_leaves_tables_of_other_people_and_noisy_ones():
     noisy = Release.from_histogram(columns, noise_sd=1.0).align(frame["sex"])
     target = join(table(frame, "county"), few, noisy, scale=True)
     assert [t.release for t in target.tables[1:]] == [few.release, noisy.release]
+
+
+@pytest.mark.filterwarnings("ignore:align")
+def test_scale_leaves_blocks_of_which_not_all_people_are_counted():
+    """Of the north a county is outside; it contradicts its state, and cannot be raked to it."""
+    frame = people()
+    ids = frame["county"].astype(object).where(frame["county"] != 2, None)
+    inside = ids.notna()
+    release = aggregate(frame.loc[inside, "y"], ids[inside], EDGES)
+    north = int(release.histogram.count[:6].sum())
+    counts = release.histogram.count.copy()
+    counts[:6] = [counts[:3].sum(), 0, 0, counts[3:6].sum(), 0, 0]
+    release = Release.from_histogram(release.to_columns()["histogram"] | {"count": counts})
+    target = join(table(frame, "state"), release.align(ids, on_missing="drop"), scale=True)
+    assert f"county counts {north}" in target.check().disagreements[0]
+    assert target.tables[1].release.histogram.count.tolist() == counts.tolist()
 
 
 def test_totals_are_compared_without_rows():

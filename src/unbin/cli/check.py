@@ -32,7 +32,8 @@ def check(
     Compares blocks, totals, hidden counts and leading zeros; of several tables also what they
     count of the same people. The exit code is 0 when a fit can start, 1 when it cannot.
 
-    With --on-missing drop, people without a block are outside that table.
+    With --on-missing drop, people without a block are outside that table. What is said once of
+    RELEASE (--rounding, …) goes for all tables; else say it once for each, in their order.
 
     Example: unbin check people.csv county.csv sex.csv --block county --block sex
     """

@@ -24,7 +24,7 @@ ReleaseArgument = Annotated[str, typer.Argument(metavar="RELEASE", help=_TABLE, 
 ReleasesArgument = Annotated[
     list[str],
     typer.Argument(
-        metavar="RELEASE...",
+        metavar="RELEASE",
         help=f"{_TABLE} Several tables of the same people need a --block each.",
         show_default=False,
     ),
