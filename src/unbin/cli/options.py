@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from unbin.release import Release
+    from unbin.people.reading import People
+    from unbin.release import AggregatedTarget, Release
+    from unbin.release.join import JoinedTarget
 
 PeopleArgument = Annotated[
     str,
@@ -17,36 +19,50 @@ PeopleArgument = Annotated[
         show_default=False,
     ),
 ]
-ReleaseArgument = Annotated[
-    str,
+_TABLE = "The published table: tidy (block, lower, upper, count) or an agency's own layout."
+ReleaseArgument = Annotated[str, typer.Argument(metavar="RELEASE", help=_TABLE, show_default=False)]
+ReleasesArgument = Annotated[
+    list[str],
     typer.Argument(
         metavar="RELEASE",
-        help="The published table: tidy (block, lower, upper, count) or an agency's own layout.",
+        help=f"{_TABLE} Several tables of the same people need a --block each.",
         show_default=False,
     ),
 ]
-BlockOption = Annotated[
-    str | None,
-    typer.Option(help="Column of PEOPLE with the block (county, hospital, …) of each person."),
-]
-DialectOption = Annotated[
-    str | None,
+_BLOCK = "Column of PEOPLE with the block (county, hospital, …) of each person"
+BlockOption = Annotated[str | None, typer.Option(help=f"{_BLOCK}.")]
+BlocksOption = Annotated[
+    list[str] | None,
     typer.Option(
-        help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
+        help=f"{_BLOCK}; two columns, as in age_group,sex, for a table of their cells; again for "
+        "each further table, in the order of the tables."
     ),
 ]
-ReleaseBlockOption = Annotated[
-    str | None, typer.Option(help="Column of RELEASE with the blocks. Default: guessed.")
-]
-SuppressionOption = Annotated[
-    str | None,
-    typer.Option(help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."),
-]
-RoundingOption = Annotated[
-    str | None, typer.Option(help="How counts were rounded, for example nearest-5.")
-]
-ClosedOption = Annotated[
-    str | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
+_DIALECT = typer.Option(
+    help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
+)
+_RELEASE_BLOCK = typer.Option(
+    help="Column of RELEASE with the blocks; several, as in age_group,sex, for a table of their "
+    "cells. Default: guessed."
+)
+_SUPPRESSION = typer.Option(
+    help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."
+)
+_ROUNDING = typer.Option(help="How counts were rounded, for example nearest-5.")
+_CLOSED = typer.Option(help="Edges that belong to a bin: right, left or both.")
+DialectOption = Annotated[str | None, _DIALECT]
+ReleaseBlockOption = Annotated[str | None, _RELEASE_BLOCK]
+SuppressionOption = Annotated[str | None, _SUPPRESSION]
+RoundingOption = Annotated[str | None, _ROUNDING]
+ClosedOption = Annotated[str | None, _CLOSED]
+# of several tables: given once it is about all of them, else about each in turn
+DialectsOption = Annotated[list[str] | None, _DIALECT]
+ReleaseBlocksOption = Annotated[list[str] | None, _RELEASE_BLOCK]
+SuppressionsOption = Annotated[list[str] | None, _SUPPRESSION]
+RoundingsOption = Annotated[list[str] | None, _ROUNDING]
+ClosedsOption = Annotated[list[str] | None, _CLOSED]
+OnMissingOption = Annotated[
+    str, typer.Option(help="Blocks without people or without a table: error, or drop.")
 ]
 PublicOption = Annotated[
     bool | None,
@@ -75,9 +91,112 @@ def open_release(
     return read_release(
         path,
         dialect=dialect,
-        block=release_block,
+        block=_columns(release_block),
         suppression=suppression,
         rounding=rounding,
         closed=closed,
         public=public,
     )
+
+
+def open_releases(
+    paths: list[str],
+    *,
+    dialect: list[str] | None,
+    release_block: list[str] | None,
+    suppression: list[str] | None,
+    rounding: list[str] | None,
+    closed: list[str] | None,
+    public: bool | None = None,
+) -> list[Release]:
+    """Read several published tables; an option given once is about all of them."""
+    settings = {
+        "dialect": dialect,
+        "release_block": release_block,
+        "suppression": suppression,
+        "rounding": rounding,
+        "closed": closed,
+    }
+    each = {name: _for_each(name, values, len(paths)) for name, values in settings.items()}
+    return [
+        open_release(path, public=public, **{name: values[k] for name, values in each.items()})
+        for k, path in enumerate(paths)
+    ]
+
+
+def block_columns(blocks: list[str]) -> list[str]:
+    """Return all columns of people that the tables are split by, each once."""
+    return list(dict.fromkeys(name for block in blocks for name in block.split(",")))
+
+
+def check_blocks(blocks: list[str] | None, n_tables: int) -> list[str]:
+    """Return what each table is split by, or raise unless there is one ``--block`` for each."""
+    from unbin.exceptions import ParameterError
+
+    found = list(blocks or [])
+    if not found and n_tables == 1:
+        raise ParameterError("--block: must name the column of blocks, got none; add it")
+    if len(found) != n_tables:
+        raise ParameterError(
+            f"--block: must be given once for each table, in their order, got {len(found)} for "
+            f"{n_tables} tables; write for example --block county --block age_group,sex"
+        )
+    return found
+
+
+def block_ids(rows: People, block: str) -> Any:
+    """Return the block of each person: a column, or the columns of a crossed table."""
+    names = block.split(",")
+    return rows.column(block) if len(names) == 1 else {name: rows.column(name) for name in names}
+
+
+def align_tables(
+    tables: list[Release],
+    rows: People,
+    blocks: list[str],
+    *,
+    scale: bool = False,
+    on_missing: str = "error",
+) -> list[AggregatedTarget]:
+    """Tie each table to its column of people."""
+
+    def ids(block: str) -> Any:
+        found = block_ids(rows, block)
+        # a mapping has names, by which several tables are told apart
+        return found if len(tables) == 1 or isinstance(found, dict) else {block: found}
+
+    return [
+        table.align(ids(block), scale=scale, on_missing=on_missing)
+        for table, block in zip(tables, blocks, strict=True)
+    ]
+
+
+def join_tables(
+    tables: list[Release],
+    rows: People,
+    blocks: list[str],
+    *,
+    scale: bool = False,
+    on_missing: str = "error",
+) -> AggregatedTarget | JoinedTarget:
+    """Return the target of one table, or of several joined."""
+    from unbin.release.join import join
+
+    aligned = align_tables(tables, rows, blocks, scale=scale, on_missing=on_missing)
+    return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
+
+
+def _columns(text: str | None) -> str | list[str] | None:
+    return text if text is None or "," not in text else text.split(",")
+
+
+def _for_each(name: str, values: list[str] | None, n_tables: int) -> list[Any]:
+    from unbin.exceptions import ParameterError
+
+    found: list[str | None] = [*values] if values else [None]
+    if len(found) not in (1, n_tables):
+        raise ParameterError(
+            f"--{name.replace('_', '-')}: must be given once, or once for each of the {n_tables} "
+            f"tables, got {len(found)}; add or remove some"
+        )
+    return found * n_tables if len(found) == 1 else found

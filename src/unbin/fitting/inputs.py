@@ -12,10 +12,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._frames import as_floats, refuse_huge
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
+    AlignmentWarning,
     DomainError,
     IdentificationWarning,
     ParameterError,
@@ -24,7 +25,8 @@ from unbin.exceptions import (
 from unbin.families import Family
 from unbin.fitting.model import Fit
 from unbin.release import Release
-from unbin.release.join import JoinedTarget
+from unbin.release.consistency import disagreement
+from unbin.release.join import JoinedTarget, Tables
 from unbin.release.target import AggregatedTarget, is_release
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
@@ -67,6 +69,17 @@ def check_rows(targets: Sequence[Target], n: int) -> None:
                 f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
                 "block of each row of X to align()"
             )
+
+
+def warn_of_disagreement(tables: Tables, codes: Sequence[IntArray] | None = None) -> None:
+    """Warn where tables of the same people contradict each other, naming the worst place."""
+    said = disagreement(tables, codes)
+    if said is not None:
+        warnings.warn(
+            f"fit: {said}; see target.check(), or unbin.join(..., scale=True)",
+            AlignmentWarning,
+            stacklevel=4,
+        )
 
 
 def check_observed(y: FloatArray, family: Family) -> None:

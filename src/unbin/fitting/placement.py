@@ -23,6 +23,7 @@ from unbin.fitting.inputs import (
     check_observed,
     check_offset,
     check_rows,
+    warn_of_disagreement,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
@@ -189,6 +190,7 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
         return Blocks(release.blocks, target.codes, release.n), release
     if named is not None:
         target = target.led_by(check_choice("contextual", named, target.names))
+    warn_of_disagreement(target.published, target.codes)
     first, *others = target.tables
     codes = tuple(table.codes for table in others)
     return Blocks(first.release.blocks, first.codes, first.release.n, codes), target.published

@@ -176,7 +176,7 @@ def summed(parts: list[PartSums], pulled: FloatArray) -> ScoreSums:
     block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
         score=block_scores.sum(axis=0) - pulled,
-        information=less(information, reduce(np.add, [part.lost for part in parts])),
+        information=_less(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
         block_misfit=_joined([part.misfit for part in parts]),
         block_df=_joined([part.df for part in parts]),
@@ -276,7 +276,7 @@ def score_rows(
     raise NotImplementedError
 
 
-def less(information: FloatArray, lost: FloatArray) -> FloatArray:
+def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     """Subtract the information lost to hidden counts, which is never all of it."""
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost

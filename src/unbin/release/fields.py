@@ -26,6 +26,11 @@ def read_ids(frame: Any, block: str | Sequence[str] | None, *, value: str, role:
     if block is None:
         ids = np.full(len(column(frame, value, role=role)), EVERYBODY)
     elif not isinstance(block, str):
+        if not len(block) or not all(isinstance(name, str) for name in block):
+            raise ReleaseError(
+                f"block: must name a column of block ids, or several, got {block!r}; pass their "
+                "names, or None for a table about everybody"
+            )
         cells = {name: column(frame, name, role="block") for name in block}
         ids = as_text(cells, where="blocks")
     else:

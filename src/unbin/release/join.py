@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from unbin._checks import check_choice
-from unbin._typing import BoolArray
-from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError, SplitBlockError
+from unbin._checks import check_choice, check_flag
+from unbin._typing import BoolArray, IntArray
+from unbin.exceptions import (
+    AggregatedTargetError,
+    AlignmentError,
+    AlignmentWarning,
+    ParameterError,
+    ReleaseError,
+    SplitBlockError,
+)
+from unbin.release.bounds import has_hidden, tighten
+from unbin.release.consistency import TablesCheck, check_tables
+from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
 
 if TYPE_CHECKING:
@@ -72,6 +84,15 @@ class JoinedTarget:
         """What was published, without the rows it is tied to."""
         return Tables(self.names, tuple(table.release for table in self.tables))
 
+    @property
+    def codes(self) -> tuple[IntArray, ...]:
+        """The block of each row in each table, as a position in its blocks."""
+        return tuple(table.codes for table in self.tables)
+
+    def check(self) -> TablesCheck:
+        """Report whether the tables agree: people of each, counts of common bins, means."""
+        return check_tables(self.published, self.codes)
+
     def table(self, name: str) -> AggregatedTarget:
         """Return the table of that name."""
         return self.tables[self.names.index(check_choice("table", name, self.names))]
@@ -128,8 +149,11 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def join(*targets: AggregatedTarget | JoinedTarget) -> JoinedTarget:
+def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> JoinedTarget:
     """Join aligned tables of the same people to one target.
+
+    Hidden counts are narrowed by what the other tables count. Tables that contradict each other
+    are joined all the same; ``target.check()`` names where.
 
     Parameters
     ----------
@@ -137,6 +161,9 @@ def join(*targets: AggregatedTarget | JoinedTarget) -> JoinedTarget:
         ``release.align(blocks)`` of each table, with the blocks of its own partition: county, sex,
         age group. People outside a table are rows of a block that it says nothing about
         (``align(..., on_missing="drop")``).
+    scale : bool
+        Rake tables that contradict the first one to what it counts between common edges, and say
+        by how much. (``align(blocks, scale=True)`` rescales a table to the rows of X.)
 
     Returns
     -------
@@ -156,7 +183,25 @@ def join(*targets: AggregatedTarget | JoinedTarget) -> JoinedTarget:
     tables: list[AggregatedTarget] = []
     for target in targets:
         tables += target.tables if isinstance(target, JoinedTarget) else [target]
-    return JoinedTarget(tuple(tables))
+    target = JoinedTarget(tuple(tables))
+    if check_flag("scale", scale):
+        target = _with(target, rake_to_first(target.published, target.codes))
+    if not has_hidden(target.published):
+        return target
+    try:
+        return _with(target, tighten(target.published, target.codes))
+    except ReleaseError as error:
+        warnings.warn(
+            f"join: hidden counts were not narrowed; {error}", AlignmentWarning, stacklevel=2
+        )
+        return target
+
+
+def _with(target: JoinedTarget, tables: Tables) -> JoinedTarget:
+    """Return the target with other releases of the same blocks."""
+    pairs = zip(tables.releases, target.tables, strict=True)
+    changed = (AggregatedTarget(release, old.codes, old.name) for release, old in pairs)
+    return JoinedTarget(tuple(changed))
 
 
 def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarget, ...]:
@@ -173,10 +218,25 @@ def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarge
                 f"join: the tables must be of the same people, got {len(tables[0])} rows in the "
                 f"first and {len(table)} in table {k + 1}; align all of them with the rows of X"
             )
-        for j in range(k):
-            same = np.array_equal(tables[j].codes, table.codes)
-            if same and tables[j].release is table.release:
-                raise ParameterError(
-                    f"join: tables {j + 1} and {k + 1} are the same table; pass it once"
-                )
+    seen: dict[tuple[bytes, ...], int] = {}
+    for k, table in enumerate(tables):
+        j = seen.setdefault(_content(table), k)
+        if j != k:
+            raise ParameterError(
+                f"join: tables must be different, got the same one as table {j + 1} and table "
+                f"{k + 1}; pass it once"
+            )
     return tables
+
+
+def _content(table: AggregatedTarget) -> tuple[bytes, ...]:
+    """Return what tells a table from others: its numbers, and whom they count."""
+    histogram, order = table.release.histogram, table.release.order_statistics
+    means = np.zeros(0) if table.release.means is None else table.release.means
+    return tuple(
+        sha256(np.ascontiguousarray(values).data).digest()
+        for values in (
+            table.codes, histogram.start, histogram.lower, histogram.upper, *histogram.interval(),
+            order.start, order.rank, order.value, means,
+        )
+    )  # fmt: skip

@@ -427,14 +427,18 @@ class Release:
         histogram = narrow(release.histogram, rows)
         return replace(release, n=rows, histogram=histogram, order_statistics=order)
 
-    def check(self, blocks: ArrayLike) -> ReleaseCheck:
+    def check(self, blocks: ArrayLike, *, on_missing: str = "error") -> ReleaseCheck:
         """Report whether the release fits the rows of X: joins, totals, suppression, open bins.
 
         Parameters
         ----------
         blocks : (n_rows,) block id of each row of X
+            Or a frame of several columns, as for ``align``.
+        on_missing : {"error", "drop"}
+            As for ``align``.
         """
-        return check_release(self, blocks)
+        check_choice("on_missing", on_missing, ("error", "drop"))
+        return check_release(self, blocks, drops=on_missing == "drop")
 
     def select(self, blocks: ArrayLike) -> Release:
         """Return the release of some blocks only."""
