@@ -37,7 +37,7 @@ from unbin.rows.design import Design
 
 _TOL = 1e-9
 _MAX_STEPS = 200
-_MIX = 1e-10
+MIX = 1e-10
 """Share of the block's own histogram mixed into q, so that every count can be met."""
 _SWEEPS = 20
 _BISECTIONS = 60
@@ -303,7 +303,7 @@ def _rake(q, start, count, known):  # type: ignore[no-untyped-def]
             total = 0.0
             for k in range(n_bins):
                 if known[b]:
-                    rows[i, k] = (rows[i, k] + _MIX * count[b, k] / n) * (count[b, k] > 0)
+                    rows[i, k] = (rows[i, k] + MIX * count[b, k] / n) * (count[b, k] > 0)
                 total += rows[i, k]
             for k in range(n_bins):
                 rows[i, k] /= total
