@@ -19,7 +19,7 @@ from unbin.rows.design import lay_out
 AGE_EDGES = [-np.inf, -0.6, 0.2, 0.9, np.inf]
 CONTRADICTION = (
     r"impute: tables must agree with each other and with the people to be met together, got .*"
-    r"'sex' \(block '00[01]': a count is off by \d+\); correct those, or leave one out"
+    r"'sex' \(block '00[01]': a count is off by [\d.e+]+\); correct those, or leave one out"
 )
 WHOLE_EDGES = [-np.inf, 0, 2, np.inf]
 
@@ -242,13 +242,15 @@ def test_a_table_that_contradicts_the_others_is_named():
     with pytest.warns(RakingWarning, match=CONTRADICTION) as caught:
         share = raking.shares()
     assert len(caught) == 1
-    assert "county" not in str(caught[0].message)
+    assert [unmet.table for unmet in raking.unmet] == ["sex"]
     upper = np.append(inner_edges(tables), np.inf)
-    first = sums_of(share, upper, tables[0], ids[0])
-    np.testing.assert_allclose(first.ravel(), tables[0].histogram.count, atol=1e-6)
+    for table, blocks in zip(tables[:2], ids[:2], strict=True):
+        met = sums_of(share, upper, table, blocks).ravel()
+        np.testing.assert_allclose(met, table.histogram.count, atol=1e-6)
     sex = sums_of(share, upper, tables[2], ids[2])
-    gap = {unmet.table: unmet.gap for unmet in raking.unmet}["sex"]
-    assert np.abs(sex.ravel() - tables[2].histogram.count).max() == pytest.approx(gap)
+    assert np.abs(sex.ravel() - tables[2].histogram.count).max() == pytest.approx(
+        raking.unmet[0].gap
+    )
     with warnings.catch_warnings():  # once is enough
         warnings.simplefilter("error")
         again = raking.draw(np.random.default_rng(0))

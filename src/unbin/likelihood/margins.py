@@ -45,6 +45,8 @@ _PATIENCE = 8
 _MAX_PRODUCTS = 300
 """Products with the Hessian in one step."""
 _HALVINGS = 30
+_LONGEST = 10.0
+"""Change of the log of a factor in one step, about."""
 _FLAT = 1e-9
 """Curvature, beside that of independent cells, below which a direction changes nothing."""
 
@@ -134,11 +136,12 @@ def rake(q: FloatArray, cells: Cells, margins: Margins, start: FloatArray | None
         step = _newton_step(dual, gap)
         for _ in range(_HALVINGS):
             new_value, new_gap = dual.evaluate(at + step)
-            if new_value <= value + 1e-12 * abs(value):
+            falls = new_value <= value + 1e-12 * abs(value)
+            if falls:
                 break
             step = step / 2
-        if worst[-1] <= MET and _largest(new_gap) >= worst[-1]:
-            dual.evaluate(at)  # that was as good as rounding lets it be
+        if not falls or (worst[-1] <= MET and _largest(new_gap) >= worst[-1]):
+            dual.evaluate(at)  # that was as good as it gets
             break
         at, value, gap = at + step, new_value, new_gap
         worst.append(_largest(gap))
@@ -159,7 +162,13 @@ def _largest(gap: FloatArray) -> float:
 
 
 def _stalled(worst: list[float]) -> bool:
-    """Tell whether the largest gap has not halved for some steps: tables contradict each other."""
+    """Tell whether more steps are not worth it.
+
+    Where counts force shares to 0 or 1 the gap only falls by a factor a step, and that far down is
+    enough; where tables contradict each other it does not fall.
+    """
+    if len(worst) > 1 and worst[-1] <= 0.1 * MET and worst[-1] > 0.1 * worst[-2]:
+        return True
     return len(worst) > _PATIENCE and worst[-1] > 0.5 * worst[-1 - _PATIENCE]
 
 
@@ -203,18 +212,20 @@ def _sweep(dual: _Dual, at: FloatArray) -> FloatArray:
 
 
 def _newton_step(dual: _Dual, gap: FloatArray) -> FloatArray:
-    """Solve Hessian · step = gap by conjugate gradients, scaled by the Hessian's diagonal.
+    """Solve (Hessian + damping) step = gap by conjugate gradients.
 
-    Directions that change no share (all bins of a block alike, a table that another one implies)
-    are left out: the products come to an end there.
+    The damping, a diagonal that goes to 0 with the gap, keeps steps short where cells hold next to
+    nobody and where tables contradict each other. Directions that change no share (all bins of a
+    block alike, a table that another one implies) end the products.
     """
-    scale = 1.0 / dual.spread()
+    damping = (np.abs(gap) + 0.1 * _largest(gap)) / _LONGEST
+    scale = 1.0 / (dual.spread() + damping)
     tol = np.clip(np.sqrt(_largest(gap)), 1e-4, 0.1) ** 2
     step, residual = np.zeros_like(gap), gap.copy()
     along = scale * residual
     now = first = (residual * along).sum()
     for _ in range(_MAX_PRODUCTS):
-        bent = dual.curvature(along)
+        bent = dual.curvature(along) + damping * along
         curve = (along * bent).sum()
         if curve <= _FLAT * (along**2 / scale).sum():
             break

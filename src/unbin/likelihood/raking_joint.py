@@ -12,9 +12,9 @@ Draws take the bins of the first table from the distribution of bins given its c
 raked shares as probabilities, and the refined bin and the value from within it: they meet the first
 table exactly and the others on average.
 
-Suppressed and rounded counts are not taken apart by one table alone, which the others would
-contradict: the shares start from what the fit expects of the counts within their intervals, and the
-hidden counts of a block may then move, their total kept, as far as their intervals go.
+Tables that contradict each other or the people cannot all be met: those that are missed are named
+in a warning. The shares are then a compromise that meets the first table, and all others but one
+where leaving that one alone is enough.
 """
 
 from __future__ import annotations
@@ -28,28 +28,37 @@ import numpy as np
 from numba import njit
 
 from unbin._blocks import Span, block_of_rows, spans_of
-from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
+from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.hidden import whole_counts
-from unbin.likelihood.margins import MET, BinArray, Cells, Margins, Raked, rake, sweep, tilt
+from unbin.likelihood.margins import MET, BinArray, Cells, Raked, tilt
 from unbin.likelihood.raking import (
     MIX,
     counts_to_meet,
     draw_bins,
     draw_by_value,
     draw_in_bins,
-    fill_hidden,
     in_bins,
     in_order_of,
     means_in_bins,
 )
+from unbin.likelihood.sought import (
+    Sought,
+    all_met,
+    by_table,
+    compromise,
+    gaps,
+    meet,
+    people,
+    sought,
+)
 from unbin.release.join import Tables
 from unbin.rows.design import Design
 
-_SWEEPS = 10
-"""Sweeps over tables with hidden counts before these may move."""
+_SUSPECTS = 3
+"""Tables of which each is tried as the one that contradicts all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +93,15 @@ class _Solution:
         People in each refined bin.
     count : (B, J)
         Whole counts of the first table.
+    counts : tuple of PublishedCounts
+        Those that were met.
     unmet : tuple of Unmet
     """
 
     factor: FloatArray
     pooled: FloatArray
     count: FloatArray
+    counts: tuple[PublishedCounts, ...]
     unmet: tuple[Unmet, ...]
 
 
@@ -286,15 +298,17 @@ class JointRaking:
         base = [start + codes[rows] * counts.n_bins for start, codes, counts in tables]
         return Cells(np.stack(base, axis=1), held, first)
 
-    def _probabilities(self, rows: slice, bins: _Bins) -> FloatArray:
+    def _probabilities(
+        self, rows: slice, bins: _Bins, tables: Sequence[PublishedCounts]
+    ) -> FloatArray:
         """Return q, moved off 0 where tables have people and to 0 where one has nobody."""
         q = self.family.bins(self.eta[rows], bins.lower, bins.upper, self.nuisance).probability
         real = np.broadcast_to(bins.lower <= bins.upper, q.shape)
         mixed, possible = np.zeros(q.shape), real.copy()
-        for codes, counts, held in zip(self.codes, self.counts, bins.held, strict=True):
+        for codes, counts, held in zip(self.codes, tables, bins.held, strict=True):
             cell = codes[rows, None], held
-            people, anybody = _people(counts)
-            mixed += people[cell]
+            share, anybody = people(counts)
+            mixed += share[cell]
             possible &= anybody[cell]
         found = (q + MIX * mixed) * possible
         lost = ~possible.any(axis=1)  # the tables contradict each other
@@ -304,31 +318,74 @@ class JointRaking:
     # -- raking ------------------------------------------------------------------------------------
 
     def _shares(self) -> Iterator[tuple[Span, _Bins, FloatArray]]:
-        factor = self._solution.factor
+        solution = self._solution
         for span in spans_of(self.start):
             bins = self._bins(span.rows)
-            q, cells = self._probabilities(span.rows, bins), self._cells(span.rows, bins.held)
-            share = np.empty_like(q)
-            tilt(q, cells.base, cells.bins, factor, share, np.empty(cells.size))
+            q = self._probabilities(span.rows, bins, solution.counts)
+            cells, share = self._cells(span.rows, bins.held), np.empty_like(q)
+            tilt(q, cells.base, cells.bins, solution.factor, share, np.empty(cells.size))
             yield span, bins, share
 
     @cached_property
     def _solution(self) -> _Solution:
+        counts = self.counts
+        q, cells = self._everybody(counts)
+        found, tables = meet(q, cells, counts)
+        if not all_met(found, tables):
+            found, tables, counts = self._settle(compromise(q, cells, tables), cells, tables)
+        first = tables[0]
+        count = np.where(first.free, by_table(found.cell, tables)[0], first.count)
+        return _Solution(
+            factor=found.factor,
+            pooled=found.share.sum(axis=0),
+            count=whole_counts(count),
+            counts=counts,
+            unmet=self._missed(found, tables, counts),
+        )
+
+    def _settle(
+        self, between: Raked, cells: Cells, tables: list[Sought]
+    ) -> tuple[Raked, list[Sought], tuple[PublishedCounts, ...]]:
+        """Find the one table without which all others are met, or else keep a compromise."""
+        off = [gap.max(initial=0.0) for gap in gaps(between, tables)]
+        suspects = [t for t in np.argsort(off)[::-1] if t > 0 and off[t] > MET]
+        for t in suspects[:_SUSPECTS] if len(tables) > 2 else ():
+            nothing = replace(self.counts[t], known=np.zeros_like(self.counts[t].known))
+            counts = (*self.counts[:t], nothing, *self.counts[t + 1 :])
+            found, others = meet(self._everybody(counts)[0], cells, counts, between.factor)
+            if all_met(found, others):
+                return found, others, counts
+        return between, tables, self.counts
+
+    def _everybody(self, tables: Sequence[PublishedCounts]) -> tuple[FloatArray, Cells]:
         q = np.empty((len(self.eta), self._n_bins))
-        held = np.empty((len(self.counts), 1 if self._shared else len(q), q.shape[1]), np.int32)
+        held = np.empty((len(tables), 1 if self._shared else len(q), q.shape[1]), np.int32)
         for span in spans_of(self.start):
             bins = self._bins(span.rows)
-            q[span.rows] = self._probabilities(span.rows, bins)
+            q[span.rows] = self._probabilities(span.rows, bins, tables)
             held[:, slice(None) if self._shared else span.rows] = bins.held
-        solution = _solve(q, self._cells(slice(None), held), self)
-        if solution.unmet:
+        return q, self._cells(slice(None), held)
+
+    def _missed(
+        self, found: Raked, tables: list[Sought], counts: Sequence[PublishedCounts]
+    ) -> tuple[Unmet, ...]:
+        """Name the tables that are missed, and warn of them."""
+        pairs = zip(self.counts, counts, tables, strict=True)
+        wanted = [table if used is given else sought(given) for given, used, table in pairs]
+        off = zip(self.names, self.blocks, gaps(found, wanted), strict=True)
+        unmet = tuple(
+            Unmet(name, str(blocks[gap.argmax()]), float(gap.max()))
+            for name, blocks, gap in off
+            if gap.max(initial=0.0) > MET
+        )
+        if unmet:
             warnings.warn(
                 "impute: tables must agree with each other and with the people to be met together, "
-                f"got {'; '.join(map(str, solution.unmet))}; correct those, or leave one out",
+                f"got {'; '.join(map(str, unmet))}; correct those, or leave one out",
                 RakingWarning,
                 stacklevel=2,
             )
-        return solution
+        return unmet
 
 
 # -- refined bins ----------------------------------------------------------------------------------
@@ -385,145 +442,3 @@ def _draw_within(share, held, drawn, u):  # type: ignore[no-untyped-def]
                 left -= share[i, k]
         result[i] = found
     return result
-
-
-# -- what to meet ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Sought:
-    """Counts of a table that are to be met.
-
-    Attributes
-    ----------
-    count : (B, K)
-    free : (B, K) bool
-        Counts that may move, their total in each block kept.
-    """
-
-    count: FloatArray
-    free: BoolArray
-
-
-def _sought(counts: PublishedCounts) -> _Sought:
-    nothing = np.zeros_like(counts.count)
-    nothing[:, 0] = counts.n
-    known = counts.known[:, None]
-    free = np.broadcast_to(~known, nothing.shape) | _hidden(counts)
-    return _Sought(np.where(known, counts.count, nothing), free)
-
-
-def _hidden(counts: PublishedCounts) -> BoolArray:
-    """Mark suppressed and rounded counts, shape (B, K)."""
-    if counts.low is None or counts.high is None:
-        return np.zeros(counts.count.shape, dtype=bool)
-    return np.asarray((counts.low < counts.high) & counts.known[:, None])
-
-
-def _people(counts: PublishedCounts) -> tuple[FloatArray, BoolArray]:
-    """Return the share of a block's people in each bin, and where anybody may be."""
-    known, hidden = counts.known[:, None], _hidden(counts)
-    share = np.where(hidden, np.maximum(counts.count, 0.5), counts.count) * known
-    return share / np.maximum(counts.n, 1)[:, None], (share > 0) | ~known
-
-
-def _margins(tables: Sequence[_Sought]) -> Margins:
-    """Return the sums that are to be met; free counts of a block are one sum."""
-    slots, first = [], 0
-    for table in tables:
-        cell = first + np.arange(table.free.size).reshape(table.free.shape)
-        leader = np.take_along_axis(cell, table.free.argmax(axis=1)[:, None], axis=1)
-        slots.append(np.where(table.free, leader, cell).ravel())
-        first += table.free.size
-    _, slot = np.unique(np.concatenate(slots), return_inverse=True)
-    count = np.concatenate([table.count.ravel() for table in tables])
-    return Margins(slot, np.bincount(slot, count).astype(np.float64))
-
-
-def _by_table(cell: FloatArray, tables: Sequence[_Sought]) -> list[FloatArray]:
-    """Return values of cells as one (B, K) array per table."""
-    parts = np.split(cell, np.cumsum([table.count.size for table in tables])[:-1])
-    return [part.reshape(t.count.shape) for part, t in zip(parts, tables, strict=True)]
-
-
-# -- meeting it ------------------------------------------------------------------------------------
-
-
-def _solve(q: FloatArray, cells: Cells, raking: JointRaking) -> _Solution:
-    found, tables = _meet(q, cells, raking.counts)
-    unmet = _unmet(found, tables, raking)
-    if unmet:
-        found = _compromise(q, cells, tables)
-        unmet = _unmet(found, tables, raking)
-    first = tables[0]
-    count = np.where(first.free, _by_table(found.cell, tables)[0], first.count)
-    return _Solution(found.factor, found.share.sum(axis=0), whole_counts(count), unmet)
-
-
-def _meet(
-    q: FloatArray, cells: Cells, counts: Sequence[PublishedCounts]
-) -> tuple[Raked, list[_Sought]]:
-    """Rake to all tables, hidden counts kept within their intervals."""
-    tables = [_sought(c) for c in counts]
-    if not any(_hidden(c).any() for c in counts):
-        return rake(q, cells, _margins(tables)), tables
-    share, cell = np.empty_like(q), np.empty(cells.size)
-    tilt(q, cells.base, cells.bins, np.zeros(cells.size), share, cell)
-    expected = zip(counts, _by_table(cell, tables), strict=True)
-    filled = [c if c.low is None else fill_hidden(c, mean) for c, mean in expected]
-    alone = [_sought(replace(c, low=None, high=None)) for c in filled]
-    tables = [replace(t, count=a.count) for t, a in zip(tables, alone, strict=True)]
-    start = sweep(q, cells, _margins(alone), _SWEEPS).factor
-    while True:
-        found = rake(q, cells, _margins(tables), start)
-        sums = _by_table(found.cell, tables)
-        moved = [_hold(*each) for each in zip(tables, counts, sums, strict=True)]
-        if all(m is None for m in moved):
-            return found, tables
-        tables = [t if m is None else m for t, m in zip(tables, moved, strict=True)]
-        start = found.factor
-
-
-def _hold(table: _Sought, counts: PublishedCounts, sums: FloatArray) -> _Sought | None:
-    """Put hidden counts that left their intervals at the end they left by; None if none did.
-
-    Of a block's, those on the side that is further off: the others move when these are held.
-    """
-    if counts.low is None or counts.high is None:
-        return None
-    may = table.free & counts.known[:, None]
-    over, under = (
-        np.where(may & (by > MET), by, 0.0) for by in (sums - counts.high, counts.low - sums)
-    )
-    upwards = over.sum(axis=1, keepdims=True) >= under.sum(axis=1, keepdims=True)
-    held = np.where(upwards, over, under) > 0
-    if not held.any():
-        return None
-    total = np.where(may, table.count, 0.0).sum(axis=1)
-    count = np.where(held, np.where(upwards, counts.high, counts.low), table.count)
-    free = table.free & ~held
-    # what is left goes to the free counts, of which only the total matters
-    left = total - np.where(may & held, count, 0.0).sum(axis=1)
-    share = np.where(may & free, left[:, None] / np.maximum(free.sum(axis=1), 1)[:, None], count)
-    return _Sought(share, free)
-
-
-def _compromise(q: FloatArray, cells: Cells, tables: list[_Sought]) -> Raked:
-    """Rake to tables that contradict each other in turn, and last to the first alone."""
-    first, *others = tables
-    start = sweep(q, cells, _margins(tables), _SWEEPS).factor
-    ignored = [replace(table, free=np.ones_like(table.free)) for table in others]
-    return rake(q, cells, _margins([first, *ignored]), start)
-
-
-def _unmet(found: Raked, tables: list[_Sought], raking: JointRaking) -> tuple[Unmet, ...]:
-    margins = _margins(tables)
-    gap = np.abs(margins.sums(found.cell) - margins.total)[margins.slot]
-    result = []
-    for by_cell, name, blocks in zip(
-        _by_table(gap, tables), raking.names, raking.blocks, strict=True
-    ):
-        worst = by_cell.max(axis=1)
-        if worst.max() > MET:
-            result.append(Unmet(name, str(blocks[int(worst.argmax())]), float(worst.max())))
-    return tuple(result)
