@@ -24,6 +24,7 @@ from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
 from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
+from unbin.likelihood.raking_joint import JointRaking
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
@@ -148,7 +149,16 @@ def _of_tables(
     )
     return {
         "diagnostics": diagnose_joint(design, release, family, found, d),
-        "imputed": None,
+        "imputed": None
+        if design.rows is None
+        else JointRaking.of(
+            design,
+            release,
+            [fit.counts for fit in found.tables],
+            family,
+            found.theta,
+            found.nuisance,
+        ),
         "n_blocks": sum(len(own.n) for own in release.releases),
         "published": tables[0].published,
         "tables": tables,

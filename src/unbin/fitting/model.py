@@ -16,6 +16,7 @@ from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.inference import GoodnessOfFit
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
+from unbin.likelihood.raking_joint import JointRaking
 from unbin.rows.contextual import Context
 from unbin.rows.engines import Layout, Options
 
@@ -100,7 +101,7 @@ class Fit:
         Standard deviation of the random block intercept.
     bins : BinScale or None
     restart_disagreement : float
-    imputed : (n,), Raking or None
+    imputed : (n,), Raking, JointRaking or None
         Targets of the training rows in the order of X, or what makes them.
     selection : Selection or None
         Held-out scores, where something was chosen by them.
@@ -130,7 +131,7 @@ class Fit:
     block_sd: float = 0.0
     bins: BinScale | None = None
     restart_disagreement: float = float("nan")
-    imputed: FloatArray | Raking | None = None
+    imputed: FloatArray | Raking | JointRaking | None = None
     selection: Selection | None = None
     published: Published | None = None
     tables: tuple[TableFit, ...] = ()
