@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from unbin._checks import check_width
 from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
+from unbin.fitting.by_column import as_by_column, features_in, tables_of
 from unbin.fitting.inputs import (
     Target,
     as_columns,
@@ -84,17 +84,23 @@ def place(
     model : AggregatedGLM
     """
     if is_source(X):
-        releases, columns = as_releases(y), as_columns(X, given.block, given.features, given.offset)
+        tables = tables_of(X, y, given.block)
+        block, *others = tables[0].columns
+        columns = as_columns(X, block, given.features, given.offset, tuple(others))
         with engine.parts(X, columns) as parts, computing():
             surveyed = Surveyed.of(parts)
             whole = surveyed.whole
             check_width(len(whole.mean))
             people = engine.people(surveyed)
-            aligned = [release.align_to(whole.blocks, whole.rows) for release in releases]
+            aligned = [each.aligned(whole.partitions) for each in tables]
             found = [(people, _prepared(release, model, family)) for release in aligned]
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
+    if isinstance(y, Mapping):
+        y = as_by_column(X, y, given.block).target(X)
+        X, offset = features_in(X, given.features, given.offset)
+        given = Given(offset, None, None)
     X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
@@ -185,13 +191,15 @@ def _tied(target: Target) -> tuple[Blocks, Release | Tables]:
 
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
-    """Return a release on the modelled scale; raise if it leaves the domain of the family."""
-    if isinstance(release, Tables):
-        return release.changed(partial(_prepared, model=model, family=family))
-    release = TRANSFORMS[model.target_transform].release(release)
-    if family is not None:
-        release.check_domain(family.domain, family=family.name)
-    return release
+    """Return what was published on the modelled scale; raise if it leaves the family's domain."""
+
+    def prepared(release: Release) -> Release:
+        release = TRANSFORMS[model.target_transform].release(release)
+        if family is not None:
+            release.check_domain(family.domain, family=family.name)
+        return release
+
+    return release.changed(prepared) if isinstance(release, Tables) else prepared(release)
 
 
 @contextmanager

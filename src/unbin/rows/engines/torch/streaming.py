@@ -16,7 +16,7 @@ from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
 from unbin.rows.engines.torch.machine import Machine, torch
 from unbin.rows.engines.torch.tiles import from_rows
 from unbin.rows.parts import LocalParts, Parts, Recipe, itself
-from unbin.rows.survey import Part, Surveyed
+from unbin.rows.survey import Coded, Part, Surveyed
 
 _AT_A_TIME = 2
 """Parts on their way to the device, or there, at a time: one is worked on, one is prepared."""
@@ -53,10 +53,9 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
     offset = torch.zeros(n, **room) if whole.has_offset else None
     low = 0
     for read in surveyed.parts.stream(itself):
-        part = slice(low, low + len(read.codes))
-        place = np.searchsorted(whole.blocks, read.blocks)
+        part = slice(low, low + len(read.coded.codes))
         X[part] = machine.send(np.column_stack(read.columns), torch.float64)
-        codes[part] = machine.send(place[read.codes])
+        codes[part] = machine.send(read.coded.among(whole.blocks))
         if offset is not None and read.offset is not None:
             offset[part] = machine.send(read.offset, torch.float64)
         low = part.stop
@@ -82,7 +81,8 @@ def _part(
 ) -> Part:
     blocks, place = np.unique(codes[rows], return_inverse=True)
     columns = tuple(np.asfortranarray(X[rows]).T)
-    return Part(columns, names[blocks], place, None if offset is None else offset[rows])
+    coded = Coded(names[blocks], place)
+    return Part(columns, coded, None if offset is None else offset[rows])
 
 
 def _recipe(part: Any) -> Recipe:
