@@ -308,6 +308,8 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     if all(issubclass(cls, str) for cls in types):
         _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
         return array.astype(np.str_)
+    if all(issubclass(cls, bool | np.bool_) for cls in types):
+        return array.astype(np.bool_).astype(np.str_)
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)
     names = ", ".join(sorted(cls.__name__ for cls in types))
