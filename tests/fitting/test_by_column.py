@@ -114,6 +114,12 @@ BAD = [
         "features: must name columns of X, got 'z', X has",
     ),
     (
+        "feature twice",
+        lambda: fit({"county": COUNTY}, features=["x", "x"]),
+        ParameterError,
+        "features: must differ, got 'x' twice; list it once",
+    ),
+    (
         "offset unknown",
         lambda: fit({"county": COUNTY}, offset="exposure"),
         ParameterError,
@@ -123,7 +129,7 @@ BAD = [
         "array",
         lambda: fit({"county": COUNTY}, FRAME[["x"]].to_numpy()),
         ParameterError,
-        "the columns of X have no names, got ndarray; pass files or a frame, or join",
+        "y: tables by columns of X need files or a frame, got ndarray; pass one of these",
     ),
     (
         "other people",

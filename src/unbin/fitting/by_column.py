@@ -73,8 +73,8 @@ def as_by_column(X: Any, y: Mapping[Any, Any], block: Any) -> ByColumn:
     known = column_names(X)
     if known is None and not isinstance(X, str | Path):
         raise ParameterError(
-            "y: maps columns of X to tables, but the columns of X have no names, got "
-            f"{type(X).__name__}; pass files or a frame, or join(release.align(blocks), ...) as y"
+            "y: tables by columns of X need files or a frame, got "
+            f"{type(X).__name__}; pass one of these, or join(release.align(blocks), ...) as y"
         )
     if block is not None:
         raise ParameterError(
@@ -98,6 +98,9 @@ def features_in(X: Any, features: Sequence[str] | None, offset: Any) -> tuple[An
     check_features(features)
     names, known = list(features or ()), column_names(X)
     _check_known("features", names, known)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ParameterError(f"features: must differ, got {twice[0]!r} twice; list it once")
     if isinstance(offset, str):
         _check_known("offset", [offset], known)
         offset = column(X, offset, role="offset")

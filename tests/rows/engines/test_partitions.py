@@ -19,6 +19,7 @@ from unbin.rows.engines import Layout, Options, open_engine
 
 dataframe = pytest.importorskip("dask.dataframe", reason="needs unbin[dask]")
 array = pytest.importorskip("dask.array")
+pytestmark = pytest.mark.filterwarnings("ignore")  # of Dask's own, when a cluster closes
 
 N = 3000
 FEATURES = ["x", "z"]
@@ -220,5 +221,5 @@ def test_categories_that_nobody_has_are_no_blocks(tmp_path):
 
 def test_a_dask_array_has_no_columns_to_name(tables, client):
     X = array.from_array(np.zeros((N, 2)), (1000, 2))
-    with pytest.raises(ParameterError, match="the columns of X have no names, got Array"):
+    with pytest.raises(ParameterError, match="need files or a frame, got Array"):
         placed_sums(X, tables, "dask", client)
