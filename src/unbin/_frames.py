@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -26,23 +26,13 @@ OUTSIDE = "(outside the table)"
 
 def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
     """Return one column of a pandas or polars frame, or of a mapping of arrays."""
-    if isinstance(frame, Mapping):
-        names, table = list(frame), frame
-    else:
-        try:
-            table = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise ReleaseError(
-                f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars "
-                "frame, or a mapping of column names to arrays"
-            ) from None
-        except DuplicateError:
-            names = list(frame.columns)
-            twice = next(each for each in names if names.count(each) > 1)
-            raise ReleaseError(
-                f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
-            ) from None
-        names = table.columns
+    table = frame if isinstance(frame, Mapping) else _frame(frame)
+    if table is None:
+        raise ReleaseError(
+            f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars frame, or "
+            "a mapping of column names to arrays"
+        )
+    names = list(table) if isinstance(table, Mapping) else table.columns
     if name not in names:
         known = ", ".join(map(repr, names)) or "no columns"
         raise ReleaseError(
@@ -50,6 +40,31 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
             "read"
         )
     return to_numpy(table[name], where=f"column {name!r}")
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of a frame's columns, in memory or on Dask; None for anything else."""
+    frame = X if is_dask(X) else _frame(X)
+    found = getattr(frame, "columns", None)
+    return None if found is None else list(found)
+
+
+def select_columns(frame: Any, names: Sequence[str]) -> Any:
+    """Return some columns of a frame in memory, as a frame of its kind."""
+    return nw.from_native(frame, eager_only=True)[list(names)].to_native()
+
+
+def _frame(values: Any) -> nw.DataFrame[Any] | None:
+    """Return a frame in memory as narwhals sees it; None for anything else."""
+    try:
+        frame = nw.from_native(values, eager_only=True, pass_through=True)
+    except DuplicateError:
+        names = list(values.columns)
+        twice = next(each for each in names if names.count(each) > 1)
+        raise ReleaseError(
+            f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
+        ) from None
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def to_numpy(
@@ -157,15 +172,29 @@ def cross_text(columns: Mapping[str, ArrayLike], *, where: str, outside: bool = 
         as_text(values, where=f"{where}, column {name!r}", outside=outside)
         for name, values in columns.items()
     ]
-    found = [np.unique(part, return_inverse=True) for part in parts]
-    text, codes = found[0]
-    for further, place in found[1:]:
+    text, codes = cross_codes([np.unique(part, return_inverse=True) for part in parts])
+    return np.asarray(text[codes])
+
+
+def cross_codes(columns: Sequence[tuple[TextArray, IntArray]]) -> tuple[TextArray, IntArray]:
+    """Return the cells of coded columns that have people, sorted, and the cell of each row.
+
+    Parameters
+    ----------
+    columns : sequence of ((b,) text, (n,))
+        The ids of each column, in any order, and the place of each row's among them.
+    """
+    text, codes = columns[0]
+    for further, place in columns[1:]:
         pairs, codes = np.unique(codes * len(further) + place, return_inverse=True)
         left, right = text[pairs // len(further)], further[pairs % len(further)]
         gone = (left == OUTSIDE) | (right == OUTSIDE)
-        crossed = np.char.add(np.char.add(left, CROSSED), right)
-        text = np.where(gone, OUTSIDE, crossed)
-    return np.asarray(text[codes])
+        text = np.where(gone, OUTSIDE, np.char.add(np.char.add(left, CROSSED), right))
+    used = np.bincount(codes, minlength=len(text)) > 0
+    cells, order = np.unique(text[used], return_inverse=True)
+    place = np.zeros(len(text), dtype=np.int64)
+    place[used] = order
+    return cells, place[codes]
 
 
 def block_name(values: Any) -> str:
@@ -181,16 +210,16 @@ def _columns(values: Any) -> dict[str, Any] | None:
     """Return the columns of a frame by their names; None for anything else."""
     if isinstance(values, Mapping):
         return {str(name): column for name, column in values.items()}
-    frame = nw.from_native(values, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
-        return None
-    return {name: frame[name].to_native() for name in frame.columns}
+    frame = _frame(values)
+    return None if frame is None else {name: frame[name].to_native() for name in frame.columns}
 
 
 def _with_outside(array: NDArray[Any]) -> NDArray[Any]:
     """Put people without an id, where there are any, into a block of their own."""
     if array.dtype.kind == "f":
         missing = np.isnan(array)
+    elif array.dtype.kind == "M":
+        missing = np.isnat(array)
     elif array.dtype.kind == "O":
         missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
     else:
@@ -279,6 +308,8 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     if all(issubclass(cls, str) for cls in types):
         _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
         return array.astype(np.str_)
+    if all(issubclass(cls, bool | np.bool_) for cls in types):
+        return array.astype(np.bool_).astype(np.str_)
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)
     names = ", ".join(sorted(cls.__name__ for cls in types))

@@ -272,19 +272,23 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
             memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
             array; or, with ``engine="torch"``, a tensor, best on the device already.
-        y : AggregatedTarget, JoinedTarget, list of them, or (n,) numbers
-            ``release.align(blocks)``; ``unbin.join(...)`` of several tables of the same people; a
-            list fits one model per target on the same X; plain numbers are observed targets and
-            give the ordinary GLM, the oracle. For files, Dask collections and tensors with
-            ``block`` the release itself, or a list of releases.
+        y : AggregatedTarget, JoinedTarget, list of them, mapping, or (n,) numbers
+            ``release.align(blocks)``, or ``join`` of several tables of the same people; a list fits
+            one model per target on the same X; plain numbers are observed targets and give the
+            ordinary GLM, the oracle. For files, Dask collections and tensors with ``block`` the
+            release itself, or a list of releases. For files and frames, also of pandas and polars,
+            the tables by the columns that hold their blocks: ``{"county": table, ("age_group",
+            "sex"): other}``, the blocks of the second its cells ("65-74 | f"). Beside other tables
+            a missing id says that a person is outside a table.
         offset : (n,), optional
             Added to the linear predictor, for example log exposure. The name of its column in files
             and frames.
         block : str, optional
-            The column of files and frames that holds block ids; beside a Dask array an array,
-            beside a tensor a tensor of whole numbers or an array of ids.
+            The column of files and Dask frames that holds block ids, unless y names it; beside a
+            Dask array an array, beside a tensor a tensor of whole numbers or an array of ids.
         features : list of str, optional
-            The columns of files and frames that are features.
+            The columns that are features, of files, Dask frames, and frames of which y names
+            columns.
 
         Returns
         -------

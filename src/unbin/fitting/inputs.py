@@ -117,21 +117,33 @@ def as_releases(y: Any) -> list[Release]:
     return found
 
 
-def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) -> Columns:
+def as_columns(
+    X: Any,
+    block: Any,
+    features: Sequence[str] | None,
+    offset: Any,
+    others: tuple[tuple[str, ...], ...] = (),
+) -> Columns:
     """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
         raise ParameterError("block: must name the column of block ids, got None; pass block=...")
     named = isinstance(X, str | Path) or hasattr(X, "columns")
-    if named and (features is None or isinstance(features, str) or len(features) == 0):
+    if named:
+        check_features(features)
+    elif features is not None and len(features) != X.shape[1]:
+        raise ParameterError(
+            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
+        )
+    return Columns(tuple(map(str, features or ())), block, offset, others)
+
+
+def check_features(features: Any) -> None:
+    """Raise unless features are listed."""
+    if features is None or isinstance(features, str) or len(features) == 0:
         raise ParameterError(
             f"features: must list the columns that are features, got {features!r}; pass "
             "features=[...]"
         )
-    if not named and features is not None and len(features) != X.shape[1]:
-        raise ParameterError(
-            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
-        )
-    return Columns(tuple(map(str, features or ())), block, offset)
 
 
 def check_offset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from unbin._checks import check_choice, check_width
 from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
+from unbin.fitting.by_column import as_by_column, features_in, tables_of
 from unbin.fitting.inputs import (
     Target,
     as_columns,
@@ -84,17 +85,26 @@ def place(
     model : AggregatedGLM
     """
     if is_source(X):
-        releases, columns = as_releases(y), as_columns(X, given.block, given.features, given.offset)
+        tables = tables_of(X, y, given.block)
+        named = _named(model.contextual)
+        if named is not None:
+            tables = [each.led_by(named) for each in tables]
+        block, *others = tables[0].columns
+        columns = as_columns(X, block, given.features, given.offset, tuple(others))
         with engine.parts(X, columns) as parts, computing():
             surveyed = Surveyed.of(parts)
             whole = surveyed.whole
             check_width(len(whole.mean))
             people = engine.people(surveyed)
-            aligned = [release.align_to(whole.blocks, whole.rows) for release in releases]
+            aligned = [each.aligned(whole.partitions) for each in tables]
             found = [(people, _prepared(release, model, family)) for release in aligned]
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
+    if isinstance(y, Mapping):
+        y = as_by_column(X, y, given.block).target(X)
+        X, offset = features_in(X, given.features, given.offset)
+        given = Given(offset, None, None)
     X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
@@ -174,12 +184,17 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     return X, getattr(model, "feature_names_in_", None)
 
 
+def _named(contextual: Any) -> str | None:
+    """Return the table whose block means are the context, if one is named."""
+    return contextual if isinstance(contextual, str) and contextual != "auto" else None
+
+
 def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
     """Return the blocks of the rows of X, and what was published about them.
 
     The table that ``contextual`` names, if it names one, comes first.
     """
-    named = contextual if isinstance(contextual, str) and contextual != "auto" else None
+    named = _named(contextual)
     if isinstance(target, AggregatedTarget):
         if named not in (None, target.name):
             raise ParameterError(
@@ -197,7 +212,7 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
 
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
-    """Return a release on the modelled scale; raise if it leaves the domain of the family."""
+    """Return what was published on the modelled scale; raise if it leaves the family's domain."""
 
     def prepared(release: Release) -> Release:
         release = TRANSFORMS[model.target_transform].release(release)

@@ -186,15 +186,23 @@ def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> Join
     target = JoinedTarget(tuple(tables))
     if check_flag("scale", scale):
         target = _with(target, rake_to_first(target.published, target.codes))
-    if not has_hidden(target.published):
-        return target
+    return _with(target, narrowed(target.published, target.codes))
+
+
+def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
+    """Return tables whose hidden counts are narrowed by what the others count.
+
+    ``codes`` are the blocks of each row in each table; people in files have none.
+    """
+    if not has_hidden(tables):
+        return tables
     try:
-        return _with(target, tighten(target.published, target.codes))
+        return tighten(tables, codes)
     except ReleaseError as error:
         warnings.warn(
-            f"join: hidden counts were not narrowed; {error}", AlignmentWarning, stacklevel=2
+            f"join: hidden counts were not narrowed; {error}", AlignmentWarning, stacklevel=3
         )
-        return target
+        return tables
 
 
 def _with(target: JoinedTarget, tables: Tables) -> JoinedTarget:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_choice, check_flag, check_kind, check_number
-from unbin._frames import as_text, block_name
+from unbin._frames import OUTSIDE, as_text, block_name
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
@@ -405,15 +405,20 @@ class Release:
         Parameters
         ----------
         seen : (B,) text
-            The blocks of X, sorted and distinct.
+            The blocks of X, sorted and distinct. Nothing is published about people outside the
+            table (``_frames.OUTSIDE``).
         rows : (B,)
             Rows of X in each.
         scale, on_missing
             As for ``align``.
         """
         if on_missing == "error":
-            check_all_present(self.blocks, self.is_published(), find_blocks(self.blocks, seen))
-            release = self.select(seen)
+            inside = seen[(seen != OUTSIDE) | np.isin(seen, self.blocks)]
+            place = find_blocks(self.blocks, inside)
+            check_all_present(self.blocks, self.is_published(), place)
+            release = self.select(inside)
+            if len(inside) < len(seen):
+                release = spread_blocks(release, seen)
         else:
             release = drop_missing(self, seen, rows)
         totals = Totals.of(release, rows)

@@ -186,6 +186,8 @@ def arrange(
     seed : int
         Changes how ties are broken.
     n_threads : int
+    others : tuple of (n,)
+        The block of each row in further partitions.
 
     Returns
     -------
@@ -230,6 +232,7 @@ def arrange_columns(
     offset: FloatArray | None = None,
     fit_intercept: bool = True,
     seed: int = 0,
+    others: tuple[IntArray, ...] = (),
 ) -> Rows:
     """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
 
@@ -244,7 +247,8 @@ def arrange_columns(
     for j, values in enumerate(columns):
         _place_column(values, order, center[j], scale[j], matrix[:, j], key)
     laid_out = np.zeros(len(codes)) if offset is None else offset[order]
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept)
+    further = tuple(codes[order] for codes in others)
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further)
 
 
 def _stable_order(codes: IntArray, n_codes: int) -> IntArray:

@@ -22,6 +22,7 @@ from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.diagnostics import told_by_person
 from unbin.likelihood.heldout import count_sums
+from unbin.likelihood.joint import joint_moment_sums, meat_sums
 from unbin.likelihood.moments import Law, moment_sums
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
@@ -30,6 +31,7 @@ from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 from unbin.rows.design import extremes, gram_sums, lay_out, row_sums
 from unbin.rows.engines import Blocks, Layout, Options
+from unbin.rows.survey import Surveyed
 
 torch = pytest.importorskip("torch", reason="the torch engine needs torch: pip install unbin[gpu]")
 from unbin.rows.engines.torch import engine, layout, machine, streaming, tiles  # noqa: E402
@@ -511,6 +513,67 @@ def test_results_do_not_depend_on_the_number_of_threads():
     alone, shared = (fit(X, target, n_jobs=k) for k in (1, 3))
     np.testing.assert_array_equal(alone.coef_, shared.coef_)
     np.testing.assert_array_equal(alone.standard_errors_, shared.standard_errors_)
+
+
+# -- several tables of the same people -------------------------------------------------------------
+
+
+@pytest.fixture
+def cut_twice():
+    """Return features, and blocks of three partitions in the order of the first's names."""
+    rng = np.random.default_rng(0)
+    codes, *others = (rng.permutation(np.arange(5000) % n) for n in (30, 2, 7))
+    names = np.array([f"c{b:02d}" for b in range(30)])
+    blocks = Blocks(names, codes, np.bincount(codes), tuple(others))
+    return rng.normal(size=(5000, 2)), blocks
+
+
+def sums_of_others(rows):
+    """Return the sums of the columns by block of the further partitions, here or on the device."""
+    if hasattr(rows, "tile"):
+        there = rows.people()[:, :, 0].numpy() > 0
+        matrix = rows.matrix[:, :, 1:].numpy()[there]
+        others = [codes.numpy()[there] for codes in rows.others]
+    else:
+        matrix, others = rows.matrix, rows.others
+    return tuple(
+        np.column_stack([np.bincount(codes, weights=x, minlength=7) for x in matrix.T])
+        for codes in others
+    )
+
+
+@pytest.mark.parametrize("free", [1e12, 1e5], ids=["on the device", "in chunks"])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_rows_on_the_device_know_their_blocks_in_further_partitions(
+    monkeypatch, cut_twice, free, ranked
+):
+    monkeypatch.setattr(machine.Machine, "free", lambda _: free)
+    monkeypatch.setattr(streaming, "READ_ROWS", 1000)
+    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 500)
+    X, blocks = cut_twice
+    opened = engine.TorchEngine(Options(n_threads=1, ranked=ranked, device="cpu"))
+    found = opened.rows(X, blocks, None).design(Layout(fit_intercept=True))
+    here = lay_out(X, blocks.codes, 30, others=blocks.others)
+    assert len(found.parts) > 1 or free > 1e6
+    for ours, theirs in zip(found.total(sums_of_others), here.total(sums_of_others), strict=True):
+        close(ours, theirs)
+
+
+def test_people_who_were_read_know_them_too(cut_twice):
+    X, blocks = cut_twice
+    parts = streaming.parts_of(X, blocks.names, blocks.codes, None, blocks.others)
+    opened = engine.TorchEngine(Options(n_threads=1, device="cpu"))
+    found = opened.people(Surveyed.of(parts)).design(Layout(fit_intercept=True))
+    here = lay_out(X, blocks.codes, 30, others=blocks.others)
+    for ours, theirs in zip(found.total(sums_of_others), here.total(sums_of_others), strict=True):
+        close(ours, theirs)
+
+
+@pytest.mark.parametrize("sums", [joint_moment_sums, meat_sums])
+def test_sums_of_several_tables_are_refused(sums):
+    _, rows = rows_of(SIZES["equal"])
+    with pytest.raises(EngineError, match="cannot fit several tables of the same people; use eng"):
+        sums(rows)
 
 
 # -- what cannot be done ---------------------------------------------------------------------------

@@ -54,6 +54,8 @@ class TorchRows:
     machine : Machine
     place : int
         Rows of other parts that lie before these.
+    others : tuple of (n_tiles, tile) int tensors
+        The block of each person in further partitions; 0 in padding.
     kept : dict
         Cached results about these rows.
     """
@@ -67,6 +69,7 @@ class TorchRows:
     fit_intercept: bool
     machine: Machine
     place: int = 0
+    others: tuple[Tensor, ...] = ()
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     # how each sum is computed on a device (see ``rows.rows.kernel``)
@@ -81,6 +84,8 @@ class TorchRows:
     matching_sums = ranks.matching
     order_part = _refused("cannot use quantiles and other order statistics beside tables")
     imputed = _refused("keeps no targets of people")
+    joint_moment_sums = _refused("cannot fit several tables of the same people")
+    meat_sums = joint_moment_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
 
     def __len__(self) -> int:
@@ -254,7 +259,7 @@ def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
     slots = slots_in_order(found, codes, key)
     offset = machine.send(rows.offset) if has_offset else None
     fill(found, slots, machine.send(np.ascontiguousarray(rows.matrix)), offset)
-    return found
+    return with_others(found, slots, tuple(map(machine.send, rows.others)))
 
 
 def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None) -> None:
@@ -264,3 +269,14 @@ def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None)
     flat.index_copy_(0, slots, torch.cat([ones, columns], dim=1))
     if rows.offset is not None and offset is not None:
         rows.offset.view(-1).index_copy_(0, slots, offset)
+
+
+def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> TorchRows:
+    """Return rows that know the blocks of people, each (n,), in further partitions."""
+
+    def tiled(codes: Tensor) -> Tensor:
+        found = torch.zeros(rows.matrix.shape[:2], dtype=torch.int64, device=codes.device)
+        found.view(-1).index_copy_(0, slots, codes.long())
+        return found
+
+    return replace(rows, others=tuple(map(tiled, others)))
