@@ -33,7 +33,7 @@ from numba import njit
 
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
-from unbin.families import Family, Interval
+from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import BlockMoments, Law, RowModel, finish
 from unbin.likelihood.problem import Problem, make_problem
@@ -489,8 +489,7 @@ def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> 
         np.array([table.means is not None for table in tables]),
         np.array([table.block_variance > 0 for table in tables]),
     )
-    design, domain = problem.first.design, problem.first.family.domain
-    meat, pulls = design.total(meat_sums, problem.law, free, weights, domain)
+    meat, pulls = problem.first.design.total(meat_sums, problem.law, free, weights)
     for table, pull in zip(tables, pulls, strict=True):
         meat = meat + table.block_variance * pull.arrays[0].T @ pull.arrays[0]
     return np.asarray(meat + noise)
@@ -530,7 +529,7 @@ def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray
 
 @kernel
 def meat_sums(
-    rows: Rows, law: Law, free: FloatArray, weights: Weights, domain: Interval
+    rows: Rows, law: Law, free: FloatArray, weights: Weights
 ) -> tuple[FloatArray, tuple[BlockSums, ...]]:
     """Return Σ A_iᵀ Cov_i A_i, and Σ A_iᵀ ∂q_i/∂eta by block of each table that has intercepts."""
     theta, nuisance = law.coordinates.split(free)
@@ -543,7 +542,7 @@ def meat_sums(
     n_cells = sum(cuts.shape[-1] for cuts in weights.cuts) + 1
     for tile in rows.tiles(max(_TILE_CELLS // n_cells, 64)):
         codes = np.stack([blocks[place[tile]] for blocks, place in partitions])
-        upper, lower = refined_ends(law, weights, codes, domain)
+        upper, lower = _refined_ends(law, weights, codes)
         model = law.at(rows.eta(theta, tile), lower, upper, nuisance, True)
         bins = np.stack(
             [
@@ -564,9 +563,7 @@ def meat_sums(
     )
 
 
-def refined_ends(
-    law: Law, weights: Weights, codes: IntArray, domain: Interval
-) -> tuple[FloatArray, FloatArray]:
+def _refined_ends(law: Law, weights: Weights, codes: IntArray) -> tuple[FloatArray, FloatArray]:
     """Return the upper and lower ends of the bins between the cuts of all tables.
 
     (K,), or (n, K) where the cuts of a table differ by block; ``codes`` (T, n): the rows' blocks.
@@ -577,6 +574,7 @@ def refined_ends(
         return law.upper, law.lower
     first = np.broadcast_to(shared, (codes.shape[1], len(shared)))
     cuts = np.sort(np.concatenate([first, *own], axis=1), axis=1)
+    domain = law.family.domain
     low, high = (np.full((len(cuts), 1), end) for end in (domain.low, domain.high))
     after = cuts + 1 if domain.integer else cuts
     return np.concatenate([cuts, high], axis=1), np.concatenate([low, after], axis=1)

@@ -22,7 +22,6 @@ from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.diagnostics import told_by_person
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.joint import joint_moment_sums, meat_sums
 from unbin.likelihood.moments import Law, moment_sums
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
@@ -569,11 +568,64 @@ def test_people_who_were_read_know_them_too(cut_twice):
         close(ours, theirs)
 
 
-@pytest.mark.parametrize("sums", [joint_moment_sums, meat_sums])
-def test_sums_of_several_tables_are_refused(sums):
-    _, rows = rows_of(SIZES["equal"])
-    with pytest.raises(EngineError, match="cannot fit several tables of the same people; use eng"):
-        sums(rows)
+def tables_of(family, *, effects=0.0, noise=0.0, n_groups=12):
+    """Return features and three tables of the same people, each with bins of its own."""
+    rng = np.random.default_rng(4)
+    county = rng.permutation(np.repeat(np.arange(80), 25))
+    X = rng.normal(size=(2000, 3)) + 0.5 * rng.normal(size=(80, 3))[county]
+    group, sex = rng.integers(0, n_groups, 2000), (X[:, 1] > 0).astype(int)
+    eta = X @ [0.5, 0.3, -0.4] + effects * rng.normal(size=80)[county]
+    if family == "poisson":
+        y, bins = rng.poisson(np.exp(eta)), [[-1, 0, 1, 2, 99], [-1, 0, 99], [-1, 1, 2, 99]]
+    elif family == "binomial":
+        y, bins = (rng.random(2000) < 1 / (1 + np.exp(-eta))).astype(int), [[-1, 0, 1]] * 3
+    else:
+        y = eta + rng.normal(size=2000)
+        inner = [[-1, 0, 1], [-0.5, 0.5], [-1, 0.5, 1.5]]
+        bins = [[-np.inf, *cuts, np.inf] for cuts in inner]
+    targets = []
+    for ids, edges in zip((county, group, sex), bins, strict=True):
+        release = unbin.aggregate(y, ids, edges)
+        table = release.histogram
+        if noise:
+            count = table.count + noise * rng.normal(size=len(table.count))
+            table = replace(table, count=count)
+        targets.append(replace(release, histogram=table, noise_sd=noise).align(ids))
+    return X, unbin.join(*targets)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "binomial", "ordinal"])
+@pytest.mark.parametrize("kind", ["plain", "effects", "noise", "many groups"])
+def test_several_tables_fit_as_they_do_here(family, kind):
+    options = {
+        "plain": {},
+        "effects": {"effects": 0.6},
+        "noise": {"noise": 2.0},
+        "many groups": {"n_groups": 150, "effects": 0.6},
+    }
+    X, target = tables_of(family, **options[kind])
+    here = unbin.AggregatedGLM(family, tol=1e-8).fit(X, target)
+    there = fit(X, target, family, tol=1e-8)
+    close(there.coef_, here.coef_, rtol=1e-8)
+    close(there.standard_errors_, here.standard_errors_, rtol=1e-8)
+    close([t.block_sd for t in there.tables_], [t.block_sd for t in here.tables_], rtol=1e-8)
+    close(there.diagnostics_.information, here.diagnostics_.information, rtol=1e-8)
+    assert (here.block_sd_ > 0) == ("effects" in options[kind])
+
+
+@pytest.mark.parametrize("statistics", ["means", "quantiles"])
+def test_of_several_tables_the_device_takes_those_with_common_bins(statistics):
+    X, target = tables_of("gaussian")
+    names = np.unique(target.tables[2].blocks)
+    if statistics == "means":
+        frame = {"block": names, "mean": [0.0, 0.5], "n": target.tables[2].release.n}
+        other = unbin.Release.from_means(frame, n="n")
+    else:
+        frame = {"block": names, "quantile": [0.5, 0.5], "value": [0.0, 0.4]}
+        other = unbin.Release.from_quantiles(frame | {"n": target.tables[2].release.n}, n="n")
+    joined = unbin.join(target.tables[0], other.align(target.tables[2].blocks))
+    with pytest.raises(EngineError, match=r"of several tables none may have .*use engine='local'"):
+        fit(X, joined)
 
 
 # -- what cannot be done ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import numpy as np
 
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
-from unbin.rows.engines.torch import ranks, scoring, sums
+from unbin.rows.engines.torch import joint, ranks, scoring, sums
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.rows import Rows
 
@@ -84,8 +84,10 @@ class TorchRows:
     matching_sums = ranks.matching
     order_part = _refused("cannot use quantiles and other order statistics beside tables")
     imputed = _refused("keeps no targets of people")
-    joint_moment_sums = _refused("cannot fit several tables of the same people")
-    meat_sums = joint_moment_sums
+    joint_moment_sums = joint.moments
+    shift_cells = joint.shifts
+    meat_sums = joint.meat
+    column_sums = joint.column_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
 
     def __len__(self) -> int:
@@ -100,6 +102,13 @@ class TorchRows:
     def tile(self) -> int:
         """Rows of a tile."""
         return int(self.matrix.shape[1])
+
+    def n_others(self, t: int) -> int:
+        """Return how many blocks a further partition has, all up to the last one that is here."""
+        if f"n_others {t}" not in self.kept:
+            self.kept[f"n_others {t}"] = int(self.others[t].max()) + 1
+        found: int = self.kept[f"n_others {t}"]
+        return found
 
     def slots(self, rows: IntArray) -> IntArray:
         """Return the places of some people among all rows of all tiles."""
@@ -141,15 +150,16 @@ class TorchRows:
             if total is None:
                 shape = (len(self.blocks), values.shape[1])
                 total = torch.zeros(shape, dtype=torch.float64, device=values.device)
-            first, last = self._blocks(tiles)
-            total[first:last] += self._add_up(values, tiles, first, last)
+            first, last = self.block_range(tiles)
+            total[first:last] += self.add_up(values, tiles, first, last)
         return total
 
-    def _blocks(self, tiles: slice) -> tuple[int, int]:
+    def block_range(self, tiles: slice) -> tuple[int, int]:
+        """Return the first block that has rows in some tiles, and the one after the last."""
         first = int(np.searchsorted(self.tile_start, tiles.start, side="right")) - 1
         return first, int(np.searchsorted(self.tile_start, tiles.stop, side="left"))
 
-    def _add_up(self, values: Tensor, tiles: slice, first: int, last: int) -> Tensor:
+    def add_up(self, values: Tensor, tiles: slice, first: int, last: int) -> Tensor:
         """Add up tiles of the same block, in the same order every time."""
         n_blocks = last - first
         if n_blocks == len(values):
