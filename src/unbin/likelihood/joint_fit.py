@@ -20,6 +20,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
+from unbin.families.base import unweighted
 from unbin.likelihood.counts import BlockTargets, PublishedCounts, block_targets, merge_unlikely
 from unbin.likelihood.effects import Pulls, average_effect
 from unbin.likelihood.fit import HELD, SINGULAR
@@ -159,7 +160,7 @@ class Start:
         if np.isfinite(self.targets.variance).any():
             eta = family.link(family.interior(np.array([pooled])))
             slopes = found.theta[shift:]
-            gram = table.design.gram(np.zeros(len(found.theta)), np.ones_like)
+            gram = table.design.gram(np.zeros(len(found.theta)), unweighted)
             spread = float(slopes @ gram[shift:, shift:] @ slopes) / table.design.n_people
             explained = float(family.mean_derivative(eta)[0]) ** 2 * spread
             nuisance = family.start_nuisance(pooled, max(total - explained, 0.2 * total))
