@@ -268,6 +268,7 @@ def brute_force_with_law(problem, free, codes):
     away = a - level[:, None]
     total = np.einsum("nk,nkp,nkq->pq", model.mean, away, away)
     along = np.einsum("nk,nkp->np", model.d_eta, a)
+    total -= sum(table.block_variance for table in problem.tables) * along.T @ along
     for table, code in zip(problem.tables, codes, strict=True):
         for b in np.unique(code):
             h = along[code == b].sum(axis=0)

@@ -14,12 +14,16 @@ b the blocks of the partitions s whose random intercept has a variance τ_s². T
 estimate is H⁻¹ M H⁻¹. Every sum is over people or over the blocks of one table: nothing grows with
 the square of the number of tables.
 
-An effect of a block b of another partition moves all of its people together, so S_g of table t also
-holds τ_s² Σ_b e_gb e_gbᵀ, e_gb = Σ_{i in g and b} ∂q_i/∂eta. Counts hidden in a table are replaced
-by their expectation given what is known, which keeps the part P_g = 1 - V_g S_g⁻¹ of their
-variation, V_g the variance of what is hidden: W_g is replaced by P_gᵀ W_g in A_i, and what the
-expectation itself varies by beyond that, V_g - V_g S_g⁻¹ V_g, is added as noise of the table, as is
-the noise that a publisher added.
+(q_i is averaged over the effects, which Cov_i of one person holds already: the terms of a person
+with himself are taken out of h_b h_bᵀ.) An effect of a block b of another partition moves all of
+its people together, which adds τ_s² Σ_b e_gb e_gbᵀ, e_gb = Σ_{i in g and b} ∂q_i/∂eta, to the
+covariance of table t's counts. Misfit and pulls allow for it. The weights W_g do not: they would
+weigh down what all blocks of a small table share, and with it their contrasts.
+
+Counts hidden in a table are replaced by their expectation given what is known, which keeps the part
+P_g = 1 - V_g S_g⁻¹ of their variation, V_g the variance of what is hidden: W_g is replaced by
+P_gᵀ W_g in A_i, and what the expectation itself varies by beyond that, V_g - V_g S_g⁻¹ V_g, is added
+as noise of the table, as is the noise that a publisher added.
 """
 
 from __future__ import annotations
@@ -38,6 +42,8 @@ from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import BlockMoments, Law, RowModel, finish
 from unbin.likelihood.problem import Problem, make_problem
 from unbin.likelihood.quasi_score import (
+    Evidence,
+    PartSums,
     ScoreSums,
     evidence,
     log_score,
@@ -245,15 +251,29 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
     moments, found = _moments(problem, free), []
     for table, part in zip(problem.tables, moments, strict=True):
         said = evidence(table, replace(part, covariance=part.covariance.copy()))
-        arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
-        weighed = score_blocks(
-            *arrays, reference_bins(table), used_statistics(table), table.block_variance
-        )
-        sums = part_sums(table, weighed, said.spread, said.mean)
-        found.append(summed([sums], pulled))
+        sums = summed([_weighed(table, said, said.covariance)], pulled)
+        if table.shared is not None:
+            judged = _weighed(table, said, said.covariance + table.shared)
+            sums = replace(
+                sums,
+                block_misfit=judged.misfit,
+                block_df=judged.df,
+                block_pull=judged.pull,
+                block_hold=judged.hold,
+                block_hidden=judged.hidden,
+                block_along=judged.along,
+            )
+        found.append(sums)
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
     information = reduce(np.add, [sums.information for sums in found])
     return JointSums(score, information, tuple(found), moments)
+
+
+def _weighed(table: Problem, said: Evidence, covariance: FloatArray) -> PartSums:
+    """Return the sums of a table's blocks, their statistics weighted by some covariances."""
+    arrays = said.derivative, said.shift, said.hidden, said.residual
+    rest = reference_bins(table), used_statistics(table), table.block_variance
+    return part_sums(table, score_blocks(covariance, *arrays, *rest), said.spread, said.mean)
 
 
 def joint_log_score(problem: JointProblem, sums: JointSums) -> float:
@@ -531,7 +551,10 @@ def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray
 def meat_sums(
     rows: Rows, law: Law, free: FloatArray, weights: Weights
 ) -> tuple[FloatArray, tuple[BlockSums, ...]]:
-    """Return Σ A_iᵀ Cov_i A_i, and Σ A_iᵀ ∂q_i/∂eta by block of each table that has intercepts."""
+    """Return Σ A_iᵀ Cov_i A_i, and Σ A_iᵀ ∂q_i/∂eta by block of each table that has intercepts.
+
+    Of the first what the intercepts contribute to a person alone is left out.
+    """
     theta, nuisance = law.coordinates.split(free)
     p, partitions = len(free), partitions_of(rows)
     meat = np.zeros((p, p))
@@ -554,6 +577,7 @@ def meat_sums(
             model.mean, model.extra, model.d_eta, codes, bins, lower.shape[-1],
             weights.stacked, weights.start, weights.size, weights.total, meat,
         )  # fmt: skip
+        meat -= law.block_variance * along.T @ along
         for pulled, pull, (_, place) in zip(weights.pulls, pulls, partitions, strict=True):
             if pulled:
                 add_to(place[tile], along, pull)

@@ -56,7 +56,8 @@ class Problem:
         Of a family with thresholds, which of them ends each bin but the last; None where they are
         all, in order. A table may have some of the edges that its neighbours have.
     shared : (B, L, L) or None
-        Covariance of the statistics that random intercepts of other partitions add.
+        Covariance of the statistics that random intercepts of other partitions add; misfit and
+        pulls allow for it, weights do not.
     """
 
     design: Design

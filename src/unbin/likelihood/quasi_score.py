@@ -237,8 +237,6 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
         total = problem.means.mean[blocks] * people / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
     covariance[:, bins, bins] += problem.noise_sd**2
-    if problem.shared is not None:
-        covariance += problem.shared[blocks]
     residual = like(mean, target.astype(np.float64)) - mean
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
 

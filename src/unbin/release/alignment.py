@@ -158,7 +158,7 @@ def drop_missing(release: Release, seen: TextArray, rows: IntArray) -> Release:
     joined = np.intersect1d(seen, release.blocks)
     if not len(joined):
         find_blocks(release.blocks, seen)  # raises, with a hint
-    extra = ~np.isin(seen, joined)
+    extra = ~np.isin(seen, [*joined, OUTSIDE])  # people without an id are outside on purpose
     unused = int((~np.isin(release.blocks, seen) & release.is_published()).sum())
     if extra.any() or unused:
         warnings.warn(

@@ -186,7 +186,9 @@ def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> Join
     target = JoinedTarget(tuple(tables))
     if check_flag("scale", scale):
         target = _with(target, rake_to_first(target.published, target.codes))
-    return _with(target, narrowed(target.published, target.codes))
+    published = target.published
+    tables = narrowed(published, target.codes)
+    return target if tables is published else _with(target, tables)
 
 
 def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:

@@ -91,6 +91,7 @@ def meat(
         centred = (root * (a - level)).reshape(-1, p)
         total += products(centred, centred)
         along = (slope[:, None] @ a)[:, 0] * people[:, None]
+        total -= law.block_variance * products(along, along)
         for t, pulled in enumerate(weights.pulls):
             if pulled:
                 n_blocks = len(rows.blocks) if t == 0 else rows.n_others(t - 1)
