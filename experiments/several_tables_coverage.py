@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ from threadpoolctl import threadpool_limits
 import common
 import suppression
 import unbin
+from unbin.exceptions import AlignmentWarning
 
 FULL, FULL_MAIN = 200, 400
 """Data sets of a scene; of those that the prototype had too."""
@@ -51,13 +53,15 @@ PROTOTYPE = {  # RMSE of 60 runs, by scene and effects
 
 @dataclass(frozen=True)
 class People:
-    """One data set: features, targets and the partitions that tables are published by."""
+    """One data set: features, targets, their bins and the partitions tables are published by."""
 
     X: np.ndarray
     y: np.ndarray
     county: np.ndarray
     age: np.ndarray
     sex: np.ndarray
+    bins: list[float]
+    seed: int
 
 
 def people(family: str, effect_sd: float, seed: int) -> People:
@@ -72,7 +76,7 @@ def people(family: str, effect_sd: float, seed: int) -> People:
     y = draw(family, X @ SLOPES + effect_sd * rng.normal(size=N_COUNTIES)[codes], rng)
     groups = np.clip(np.floor(2 * age + 6), 0, 11).astype(int)
     names = [common.block_names(part) for part in (codes, groups, sex.astype(int))]
-    return People(X, y, *names)
+    return People(X, y, *names, bins=EDGES[family], seed=seed)
 
 
 def draw(family: str, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -99,22 +103,22 @@ def histogram(who: People, by: str, bins) -> unbin.AggregatedTarget:
     return unbin.aggregate(who.y, ids, bins).align(ids)
 
 
-def histograms(who: People, bins, *by: str) -> Tables:
+def histograms(who: People, *by: str) -> Tables:
     """Return tables of counts in the same bins."""
-    return [histogram(who, name, bins) for name in by]
+    return [histogram(who, name, who.bins) for name in by]
 
 
-def three(who: People, bins, seed: int) -> Tables:
-    return histograms(who, bins, "county", "age", "sex")
+def three(who: People) -> Tables:
+    return histograms(who, "county", "age", "sex")
 
 
-def alone(who: People, bins, seed: int) -> Tables:
-    return histograms(who, bins, "county")
+def alone(who: People) -> Tables:
+    return histograms(who, "county")
 
 
-def different(who: People, bins, seed: int) -> Tables:
+def different(who: People) -> Tables:
     return [
-        histogram(who, "county", bins),
+        histogram(who, "county", who.bins),
         histogram(who, "age", [-INF, -0.4, 0.3, 0.9, INF]),
         histogram(who, "sex", [-INF, -1.0, 0.0, 0.25, 0.5, 1.0, 2.0, INF]),
     ]
@@ -128,42 +132,44 @@ def means(who: People, by: str) -> unbin.AggregatedTarget:
     return unbin.Release.from_means({"block": names, "mean": mean}).align(ids)
 
 
-def means_by_county(who: People, bins, seed: int) -> Tables:
-    return [means(who, "county"), *histograms(who, bins, "age", "sex")]
+def means_by_county(who: People) -> Tables:
+    return [means(who, "county"), *histograms(who, "age", "sex")]
 
 
-def means_by_sex(who: People, bins, seed: int) -> Tables:
-    return [*histograms(who, bins, "county", "age"), means(who, "sex")]
+def means_by_sex(who: People) -> Tables:
+    return [*histograms(who, "county", "age"), means(who, "sex")]
 
 
-def only_means(who: People, bins, seed: int) -> Tables:
+def only_means(who: People) -> Tables:
     return [means(who, by) for by in ("county", "age", "sex")]
 
 
-def insured(who: People, bins, seed: int) -> Tables:
+def insured(who: People) -> Tables:
     """Publish the table by age group of insured people only, who have higher incomes."""
-    inside = np.random.default_rng(10_000 + seed).random(len(who.y)) < expit(0.4 + who.X[:, 2])
-    release = unbin.aggregate(who.y[inside], who.age[inside], bins)
+    inside = np.random.default_rng(10_000 + who.seed).random(len(who.y)) < expit(0.4 + who.X[:, 2])
+    release = unbin.aggregate(who.y[inside], who.age[inside], who.bins)
     ids = np.where(inside, who.age.astype(object), None)
-    tables = histograms(who, bins, "county", "sex")
-    return [*tables, release.align(ids, on_missing="drop")]
+    tables = histograms(who, "county", "sex")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlignmentWarning)  # that people are outside is meant
+        return [*tables, release.align(ids, on_missing="drop")]
 
 
-def spelled(who: People, bins, how: str) -> Tables:
+def spelled(who: People, how: str) -> Tables:
     """Return the three tables, each suppressed or rounded."""
     found = []
     for by in ("county", "age", "sex"):
         ids = getattr(who, by)
-        found.append(suppression.spellings(unbin.aggregate(who.y, ids, bins))[how].align(ids))
+        found.append(suppression.spellings(unbin.aggregate(who.y, ids, who.bins))[how].align(ids))
     return found
 
 
-def suppressed(who: People, bins, seed: int) -> Tables:
-    return spelled(who, bins, "suppressed")
+def suppressed(who: People) -> Tables:
+    return spelled(who, "suppressed")
 
 
-def rounded(who: People, bins, seed: int) -> Tables:
-    return spelled(who, bins, "rounded to 5")
+def rounded(who: People) -> Tables:
+    return spelled(who, "rounded to 5")
 
 
 def quantiles(who: People, by: str, levels: list[float]) -> unbin.AggregatedTarget:
@@ -179,34 +185,34 @@ def quantiles(who: People, by: str, levels: list[float]) -> unbin.AggregatedTarg
     return unbin.Release.from_quantiles(table).align(ids)
 
 
-def quartiles_by_county(who: People, bins, seed: int) -> Tables:
+def quartiles_by_county(who: People) -> Tables:
     table = quantiles(who, "county", [0.25, 0.5, 0.75])
-    return [table, *histograms(who, bins, "age", "sex")]
+    return [table, *histograms(who, "age", "sex")]
 
 
-def deciles_by_sex(who: People, bins, seed: int) -> Tables:
+def deciles_by_sex(who: People) -> Tables:
     table = quantiles(who, "sex", [k / 10 for k in range(1, 10)])
-    return [*histograms(who, bins, "county", "age"), table]
+    return [*histograms(who, "county", "age"), table]
 
 
-def noise(who: People, bins, by: str, sd: float, seed: int) -> unbin.AggregatedTarget:
+def noise(who: People, by: str, sd: float) -> unbin.AggregatedTarget:
     """Return a table of counts with noise added."""
     ids = getattr(who, by)
-    table = unbin.aggregate(who.y, ids, bins).to_columns()["histogram"]
+    table = unbin.aggregate(who.y, ids, who.bins).to_columns()["histogram"]
     count = np.asarray(table["count"], dtype=float)
-    count = count + sd * np.random.default_rng(20_000 + seed).normal(size=len(count))
+    count = count + sd * np.random.default_rng(20_000 + who.seed).normal(size=len(count))
     return unbin.Release.from_histogram(table | {"count": count}, noise_sd=sd).align(ids)
 
 
-def noise_by_county(who: People, bins, seed: int) -> Tables:
-    return [noise(who, bins, "county", 5.0, seed), *histograms(who, bins, "age", "sex")]
+def noise_by_county(who: People) -> Tables:
+    return [noise(who, "county", 5.0), *histograms(who, "age", "sex")]
 
 
-def noise_by_sex(who: People, bins, seed: int) -> Tables:
-    return [*histograms(who, bins, "county", "age"), noise(who, bins, "sex", 40.0, seed)]
+def noise_by_sex(who: People) -> Tables:
+    return [*histograms(who, "county", "age"), noise(who, "sex", 40.0)]
 
 
-Scene = tuple[str, Callable[[People, list, int], Tables]]
+Scene = tuple[str, Callable[[People], Tables]]
 SCENES: dict[str, Scene] = {
     "county alone": ("gaussian", alone),
     "three tables": ("gaussian", three),
@@ -246,7 +252,7 @@ def one_run(scene: str, effects: bool, seed: int) -> Run:
     """Draw people, publish the tables of a scene and fit the model to them."""
     family, publish = SCENES[scene]
     who = people(family, EFFECT_SD * effects, seed)
-    tables = publish(who, EDGES[family], seed)
+    tables = publish(who)
     n_trials = N_TRIALS if family.endswith(f"of {N_TRIALS}") else 1
     target = unbin.join(*tables) if len(tables) > 1 else tables[0]
     model = common.fit_quietly(who.X, target, family.split()[0], n_trials=n_trials)
@@ -265,7 +271,9 @@ def rows_of(scene: str, effects: bool, runs: int) -> list[dict]:
     begin = time.perf_counter()
     found = [one_run(scene, effects, seed) for seed in range(runs)]
     seconds = (time.perf_counter() - begin) / runs
-    error, se, covers = (np.array([getattr(r, k) for r in found]) for k in ("error", "se", "covers"))
+    error, se, covers = (
+        np.array([getattr(run, key) for run in found]) for key in ("error", "se", "covers")
+    )
     rmse, known = np.sqrt((error**2).mean(axis=0)), PROTOTYPE.get((scene, effects))
     return [
         {
