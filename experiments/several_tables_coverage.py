@@ -61,10 +61,10 @@ class People:
     age: np.ndarray
     sex: np.ndarray
     bins: list[float]
-    seed: int
+    rng: np.random.Generator
 
 
-def people(family: str, effect_sd: float, seed: int) -> People:
+def people(family: str, effect_sd: float, seed: tuple[int, ...]) -> People:
     """Draw a data set."""
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(N_COUNTIES), SIZE)
@@ -76,7 +76,7 @@ def people(family: str, effect_sd: float, seed: int) -> People:
     y = draw(family, X @ SLOPES + effect_sd * rng.normal(size=N_COUNTIES)[codes], rng)
     groups = np.clip(np.floor(2 * age + 6), 0, 11).astype(int)
     names = [common.block_names(part) for part in (codes, groups, sex.astype(int))]
-    return People(X, y, *names, bins=EDGES[family], seed=seed)
+    return People(X, y, *names, bins=EDGES[family], rng=rng)
 
 
 def draw(family: str, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -146,7 +146,7 @@ def only_means(who: People) -> Tables:
 
 def insured(who: People) -> Tables:
     """Publish the table by age group of insured people only, who have higher incomes."""
-    inside = np.random.default_rng(10_000 + who.seed).random(len(who.y)) < expit(0.4 + who.X[:, 2])
+    inside = who.rng.random(len(who.y)) < expit(0.4 + who.X[:, 2])
     release = unbin.aggregate(who.y[inside], who.age[inside], who.bins)
     ids = np.where(inside, who.age.astype(object), None)
     tables = histograms(who, "county", "sex")
@@ -200,7 +200,7 @@ def noise(who: People, by: str, sd: float) -> unbin.AggregatedTarget:
     ids = getattr(who, by)
     table = unbin.aggregate(who.y, ids, who.bins).to_columns()["histogram"]
     count = np.asarray(table["count"], dtype=float)
-    count = count + sd * np.random.default_rng(20_000 + who.seed).normal(size=len(count))
+    count = count + sd * who.rng.normal(size=len(count))
     return unbin.Release.from_histogram(table | {"count": count}, noise_sd=sd).align(ids)
 
 
@@ -251,7 +251,8 @@ class Run:
 def one_run(scene: str, effects: bool, seed: int) -> Run:
     """Draw people, publish the tables of a scene and fit the model to them."""
     family, publish = SCENES[scene]
-    who = people(family, EFFECT_SD * effects, seed)
+    # people of their own for every scene: what one draw does by chance does not show in all
+    who = people(family, EFFECT_SD * effects, (list(SCENES).index(scene), int(effects), seed))
     tables = publish(who)
     n_trials = N_TRIALS if family.endswith(f"of {N_TRIALS}") else 1
     target = unbin.join(*tables) if len(tables) > 1 else tables[0]
