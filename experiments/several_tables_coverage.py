@@ -288,6 +288,7 @@ def rows_of(scene: str, effects: bool, runs: int) -> list[dict]:
             "prototype": known[j] if known else "",
             "mean_se": float(se[:, j].mean()),
             "covered": float(covers[:, j].mean()),
+            "covered_all": float(covers.mean()),
             "effects_found": float(np.mean([r.block_sd for r in found])),
             "not_solved": sum(not r.solved for r in found),
             "seconds": seconds,
