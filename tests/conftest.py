@@ -14,6 +14,7 @@ from tests.helpers.paths import EXPERIMENTS
 
 if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
     collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py"]
+    collect_ignore += ["likelihood/test_joint_coverage.py"]
 
 # the same examples in every run of CI; a developer's machine keeps exploring
 settings.register_profile("ci", derandomize=True, deadline=None)
