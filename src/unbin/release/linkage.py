@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from scipy.optimize import Bounds as Box
@@ -22,10 +22,13 @@ from unbin._typing import FloatArray, IntArray
 from unbin.release.crossings import Crossings, Difference, pairs_of
 from unbin.release.derivation import MOST_PROGRAMS, Bounds, possible_counts, propagate
 
-MOST_UNKNOWNS = 2000
+MOST_UNKNOWNS = 1000
 """Crossings times bins up to which programs are solved."""
 _MOST_NODES = 200
 """Of branch and bound in one program; the bound that is sure by then is taken."""
+_MOST_LOOKS = 30
+_WORTH = 0.9
+"""Looking for solutions that reach many ends goes on while a tenth of those left are reached."""
 _ROUNDS = 20
 _CLOSE = 1e-6
 
@@ -77,7 +80,10 @@ def possible_counts_together(
     narrowed = _propagate(list(ends), crossings, columns)
     low, high = _subtract(narrowed, differences)
     groups = [*narrowed, (low, high)]
-    members = [*(_members(codes) for codes in crossings.blocks), _members_of(differences, crossings)]
+    members = [
+        *(_members(codes) for codes in crossings.blocks),
+        _members_of(differences, crossings),
+    ]
     hidden = sum(int((a < b).sum()) for a, b in groups)
     unknowns = len(crossings.people) * narrowed[0][0].shape[1]
     exact = hidden == 0
@@ -90,7 +96,9 @@ def possible_counts_together(
 def _members(codes: IntArray) -> csr_array:
     """Return the crossings of each block as rows of zeros and ones, (B, R)."""
     place = np.arange(len(codes))
-    return csr_array((np.ones(len(codes)), (codes, place)), shape=(int(codes.max()) + 1, len(codes)))
+    return csr_array(
+        (np.ones(len(codes)), (codes, place)), shape=(int(codes.max()) + 1, len(codes))
+    )
 
 
 def _members_of(differences: Sequence[Difference], crossings: Crossings) -> csr_array:
@@ -185,38 +193,66 @@ def _solve(
     columns: Ends | None,
 ) -> tuple[list[Ends], bool]:
     """Minimise and maximise each hidden count over all whole numbers that agree."""
-    n_bins = groups[0][0].shape[1]
-    total = vstack(members)
+    total = vstack(members, format="csr")
     low, high = (np.concatenate(each).astype(np.float64) for each in zip(*groups, strict=True))
-    program = _Program.of(crossings.people, n_bins, total, (low, high), columns)
-    # what some solution has been seen to have need not be looked for
-    least, most = high.copy(), low.copy()
+    program = _Program.of(crossings.people, total, (low, high), columns)
+    seen = _Seen(low, high)
+    seen.look(program)
     exact = True
-    for g, k in np.argwhere(low < high):
-        for sign, bound, seen in ((1.0, low, least), (-1.0, high, most)):
-            if seen[g, k] == bound[g, k]:
+    for sign, bound, reached in ((1.0, low, seen.least), (-1.0, high, seen.most)):
+        for g, k in np.argwhere(low < high):
+            if reached[g, k] == bound[g, k]:
                 continue
-            value, numbers = program.least(sign * total[[g]].toarray().ravel(), k)
-            if numbers is None:
+            weight = np.zeros_like(low)
+            weight[g, k] = sign
+            value, counts = program.least(weight)
+            if counts is None:
                 exact = False
             else:
-                counts = total @ numbers
-                np.minimum(least, counts, out=least)
-                np.maximum(most, counts, out=most)
-            bound[g, k] = value * sign if sign * bound[g, k] < value else bound[g, k]
+                seen.add(counts)
+            bound[g, k] = sign * max(value, sign * bound[g, k])
     starts = np.cumsum([0, *(len(each[0]) for each in groups)])
-    found = [
-        (low[a:b].astype(np.int64), high[a:b].astype(np.int64))
-        for a, b in zip(starts[:-1], starts[1:], strict=True)
-    ]
+    found = [(low[a:b].astype(np.int64), high[a:b].astype(np.int64)) for a, b in pairwise(starts)]
     return found, exact
+
+
+class _Seen:
+    """The least and the most of each count among solutions: what was seen is possible."""
+
+    def __init__(self, low: FloatArray, high: FloatArray) -> None:
+        self.low, self.high = low, high
+        self.least, self.most = high.copy(), low.copy()
+
+    def add(self, counts: FloatArray) -> None:
+        """Take the counts of a solution into account."""
+        np.minimum(self.least, counts, out=self.least)
+        np.maximum(self.most, counts, out=self.most)
+
+    def missing(self) -> int:
+        """Return how many ends of intervals no solution has reached."""
+        return int((self.least > self.low).sum() + (self.most < self.high).sum())
+
+    def look(self, program: _Program) -> None:
+        """Add solutions that reach many ends at once, which saves a program for each of them."""
+        rng = np.random.default_rng(0)
+        before = self.missing()
+        for _ in range(_MOST_LOOKS):
+            down, up = self.least > self.low, self.most < self.high
+            sign = np.where(down & up, rng.choice([-1.0, 1.0], down.shape), down * 1.0 - up)
+            _, counts = program.least(sign)
+            if counts is not None:
+                self.add(counts)
+            now = self.missing()
+            if now == 0 or now > _WORTH * before:
+                break
+            before = now
 
 
 @dataclass(frozen=True, slots=True)
 class _Program:
     """Whole numbers of people by crossing and bin, (R, K), that agree with what was published."""
 
-    shape: tuple[int, int]
+    total: csr_array
     box: Box
     constraint: LinearConstraint
 
@@ -224,12 +260,12 @@ class _Program:
     def of(
         cls,
         people: IntArray,
-        n_bins: int,
         total: csr_array,
         ends: tuple[FloatArray, FloatArray],
         columns: Ends | None,
     ) -> _Program:
-        shape = len(people), n_bins
+        """Return the program of the counts of groups, each a sum (G, R) over crossings."""
+        n_bins = ends[0].shape[1]
         bins = eye_array(n_bins)
         matrix = [kron(eye_array(len(people)), np.ones((1, n_bins))), kron(total, bins)]
         low, high = [people, ends[0].ravel()], [people, ends[1].ravel()]
@@ -239,23 +275,22 @@ class _Program:
         constraint = LinearConstraint(
             csr_array(vstack(matrix)), np.concatenate(low), np.concatenate(high)
         )
-        return cls(shape, Box(0, np.repeat(people, n_bins)), constraint)
+        return cls(total, Box(0, np.repeat(people, n_bins)), constraint)
 
-    def least(self, weight: FloatArray, k: int) -> tuple[float, FloatArray | None]:
-        """Return the least that a weighted sum (R,) of the numbers of a bin can be, and numbers.
+    def least(self, weight: FloatArray) -> tuple[float, FloatArray | None]:
+        """Return the least that a weighted sum (G, K) of counts can be, and counts that reach it.
 
-        Without numbers, the sum is sure to be at least that, but perhaps cannot be as small.
+        Without counts the sum is sure to be at least that, but perhaps cannot be as small.
         """
-        cost = np.zeros(self.shape)
-        cost[:, k] = weight
+        cost = self.total.T @ weight
         found = milp(
             cost.ravel(),
-            integrality=np.ones(cost.size),
+            integrality=np.ones(cost.size, dtype=np.int64),
             bounds=self.box,
             constraints=self.constraint,
             options={"node_limit": _MOST_NODES, "mip_rel_gap": 0.0},
         )
         if found.status == 0:
-            return round(found.fun), np.rint(found.x).reshape(self.shape)
+            return round(found.fun), self.total @ np.rint(found.x).reshape(cost.shape)
         sure = found.mip_dual_bound
         return (-np.inf if sure is None else np.ceil(sure - _CLOSE)), None
