@@ -1,6 +1,9 @@
 """Several tables published together: raked histograms, joined attacks, cells worked out."""
 
+import io
 import json
+import re
+from contextlib import redirect_stdout
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +11,7 @@ import pandas as pd
 import pytest
 
 import unbin
+from tests.helpers.paths import ROOT
 from unbin.disclosure.baselines import block_guess
 from unbin.disclosure.guesses import Guess, Knowledge, bin_values
 from unbin.disclosure.protections import Protection
@@ -360,3 +364,30 @@ def test_families_are_raked_too(family):
     *alone, both = found.tables
     joined = next(row for row in both.attacks if row.attack == f"likelihood, {family}")
     assert joined.all.r2 > max(table.r2_without for table in alone) + 0.03
+
+
+def test_the_example_prints_what_the_docs_say():
+    text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
+    ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S)
+    out = io.StringIO()
+    with redirect_stdout(out):
+        exec(compile(code, "docs/audit.md", "exec"), {})
+    assert out.getvalue() == expected
+
+
+def test_tables_have_noise_of_their_own(monkeypatch):
+    """The same noise in two tables could be taken out by comparing them."""
+    drawn = []
+    apply = Protection.apply
+
+    def spy(self, release, rng):
+        found = apply(self, release, rng)
+        drawn.append(found.histogram.count - release.histogram.count)
+        return found
+
+    monkeypatch.setattr(Protection, "apply", spy)
+    X, y, blocks = people(0)
+    del blocks["county"]
+    unbin.audit(X, y, blocks, [3], noise="laplace:1", random_state=0, **QUICK)
+    by_sex, by_age = drawn
+    assert not np.isclose(by_sex[:6], by_age[:6]).any()

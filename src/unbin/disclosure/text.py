@@ -68,7 +68,11 @@ def _together(audit: Audit) -> list[str]:
     return [
         "",
         *_grid([head, *([name, *cells] for name, cells in rows)], left=1),
-        f"R²{' of the log' if audit.log else ''}: of people in the tables, who can be compared",
+        f"R²{' of the log' if audit.log else ''}: of people in the tables; compare it across rows, "
+        "gains are against what each reads in its own tables",
+        "together: gain against the best single table's histogram; chance is what combining the "
+        "blocks gains without features",
+        "differences: small groups that blocks of one table less blocks of another give away",
         *(sentence for table in audit.tables for sentence in together_sentences(audit, table)),
         "",
     ]
@@ -99,7 +103,9 @@ def together_rows(audit: Audit) -> list[tuple[str, list[str]]]:
         for table in alone_of(audit, both):
             rows.append((f"{table.name}, alone", [*_compared(table), _NONE, _NONE]))
         cells = both.cells
-        more = f"{least_text(both)}{cells.only_together:,}" if cells.hidden else _NONE
+        more = _NONE
+        if cells.hidden and not both.noisy:
+            more = f"{least_text(both)}{cells.only_together:,}"
         rows.append((f"{both.name}, together", [*_compared(both), more, f"{cells.differences:,}"]))
     return rows
 
