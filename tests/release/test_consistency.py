@@ -182,8 +182,7 @@ def test_people_outside_a_table_can_be_anywhere():
     inside = insured.notna()
     low = int((frame["y"] <= 0).sum())
     payers = aggregate(frame.loc[inside, "y"], insured[inside], EDGES)
-    with pytest.warns(AlignmentWarning, match="without a release"):
-        payer = payers.align(insured, on_missing="drop")
+    payer = payers.align(insured, on_missing="drop")
     target = join(table(frame, "county"), payer)
     assert target.check().people == (240, int(inside.sum()))
     assert target.check().sentences()[1] == f"payer counts {inside.sum()} of 240 people"

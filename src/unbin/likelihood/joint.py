@@ -22,8 +22,8 @@ weigh down what all blocks of a small table share, and with it their contrasts.
 
 Counts hidden in a table are replaced by their expectation given what is known, which keeps the part
 P_g = 1 - V_g S_g⁻¹ of their variation, V_g the variance of what is hidden: W_g is replaced by
-P_gᵀ W_g in A_i, and what the expectation itself varies by beyond that, V_g - V_g S_g⁻¹ V_g, is added
-as noise of the table, as is the noise that a publisher added.
+P_gᵀ W_g in A_i, and what the expectation itself varies by beyond that, V_g - V_g S_g⁻¹ V_g, is
+added as noise of the table, as is the noise that a publisher added.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> Join
     if check_flag("scale", scale):
         target = _with(target, rake_to_first(target.published, target.codes))
     published = target.published
-    tables = narrowed(published, target.codes)
-    return target if tables is published else _with(target, tables)
+    changed = narrowed(published, target.codes)
+    return target if changed is published else _with(target, changed)
 
 
 def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
