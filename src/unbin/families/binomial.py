@@ -39,6 +39,7 @@ class Binomial(BregmanFamily):
     """
 
     name: ClassVar[str] = "binomial"
+    collapsible: ClassVar[bool] = False
     n_trials: int = 1
 
     @classmethod

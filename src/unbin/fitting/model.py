@@ -13,7 +13,9 @@ from unbin._watching import Status
 from unbin.families import Family
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
+from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import GoodnessOfFit
+from unbin.likelihood.joint import EFFECT_NODES
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
@@ -135,6 +137,19 @@ class Fit:
     selection: Selection | None = None
     published: Published | None = None
     tables: tuple[TableFit, ...] = ()
+
+    def over_effects(
+        self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
+    ) -> FloatArray:
+        """Average over the random block intercept as the fit did.
+
+        Slopes of a fit to several tables are those of the population: where averaging would change
+        them it has been done.
+        """
+        if not self.tables:
+            return over_effects(value, eta, self.block_sd)
+        sd = self.block_sd if self.family.collapsible else 0.0
+        return over_effects(value, eta, sd, EFFECT_NODES)
 
     def eta(
         self,

@@ -10,7 +10,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily
 from unbin.fitting.model import Fit
-from unbin.likelihood.heldout import log_scores, over_effects
+from unbin.likelihood.heldout import log_scores
 from unbin.matching.fit import release_divergence
 from unbin.release.target import AggregatedTarget
 from unbin.rows.design import Design, lay_out
@@ -19,7 +19,7 @@ from unbin.rows.design import Design, lay_out
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the mean of the modelled target; an ordinal fit averages the values of its bins."""
     if fit.bins is None:
-        return over_effects(fit.family.inverse_link, eta, fit.block_sd)
+        return fit.over_effects(fit.family.inverse_link, eta)
     return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
 
 
@@ -28,10 +28,8 @@ def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     if fit.bins is None:
         raise ParameterError("predict_proba: needs family='ordinal'")
     bins = fit.bins
-    return over_effects(
-        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability,
-        eta,
-        fit.block_sd,
+    return fit.over_effects(
+        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability, eta
     )
 
 
@@ -68,7 +66,7 @@ def _log_scores(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> FloatArra
         design.start,
         nuisance,
         edges=edges,
-        block_sd=fit.block_sd,
+        average=fit.over_effects,
     )
 
 

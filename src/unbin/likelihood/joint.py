@@ -14,11 +14,15 @@ b the blocks of the partitions s whose random intercept has a variance τ_s². T
 estimate is H⁻¹ M H⁻¹. Every sum is over people or over the blocks of one table: nothing grows with
 the square of the number of tables.
 
-(q_i is averaged over the effects, which Cov_i of one person holds already: the terms of a person
-with himself are taken out of h_b h_bᵀ.) An effect of a block b of another partition moves all of
-its people together, which adds τ_s² Σ_b e_gb e_gbᵀ, e_gb = Σ_{i in g and b} ∂q_i/∂eta, to the
-covariance of table t's counts. Misfit and pulls allow for it. The weights W_g do not: they would
-weigh down what all blocks of a small table share, and with it their contrasts.
+Coefficients are those of the population, effects included, as a GLM that saw everybody would have
+them. Where averaging over effects leaves slopes as they are (``Family.collapsible``) q_i is such an
+average, and has the right shape; elsewhere the family stands for the average itself. Cov_i of one
+person holds the effects either way: the terms of a person with himself are taken out of h_b h_bᵀ.
+
+An effect of a block b of another partition moves all of its people together, which adds
+τ_s² Σ_b e_gb e_gbᵀ, e_gb = Σ_{i in g and b} ∂q_i/∂eta, to the covariance of table t's counts.
+Misfit and pulls allow for it. The weights W_g do not: they would weigh down what all blocks of a
+small table share, and with it their contrasts.
 
 Counts hidden in a table are replaced by their expectation given what is known, which keeps the part
 P_g = 1 - V_g S_g⁻¹ of their variation, V_g the variance of what is hidden: W_g is replaced by
@@ -59,6 +63,8 @@ from unbin.rows.design import BlockSums, Design
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
+EFFECT_NODES = 5
+"""Quadrature points of a random intercept: with small tables beside it, it need not be small."""
 _TILE_CELLS = 1 << 15
 _BATCH = 512
 """Statistics whose cross-products are formed at a time."""
@@ -139,8 +145,10 @@ class JointProblem:
         units = [table.means.unit for table in self.tables if table.means is not None]
         first = self.first
         variance = sum(table.block_variance for table in self.tables)
+        variance = variance if first.family.collapsible else 0.0
         unit = units[0] if units else None
-        return Law(first.family, first.coordinates, self.lower, self.upper, unit, variance)
+        ends = self.lower, self.upper
+        return Law(first.family, first.coordinates, *ends, unit, variance, EFFECT_NODES)
 
     def views(self) -> tuple[View, ...]:
         """Return how each table sees the bins."""
@@ -480,8 +488,8 @@ class Weights:
         Where the bins of each table end.
     total : (T,) bool
         Tables whose last statistic is a total.
-    pulls : (T,) bool
-        Tables whose blocks have a random intercept.
+    variance : (T,)
+        Of the random intercept of each table's blocks.
     """
 
     stacked: FloatArray
@@ -489,7 +497,12 @@ class Weights:
     size: IntArray
     cuts: tuple[FloatArray, ...]
     total: BoolArray
-    pulls: BoolArray
+    variance: FloatArray
+
+    @property
+    def pulls(self) -> BoolArray:
+        """Tables whose blocks have a random intercept."""
+        return self.variance > 0
 
 
 def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> FloatArray:
@@ -507,7 +520,7 @@ def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> 
         size,
         tuple(_cuts(table.counts) for table in tables),
         np.array([table.means is not None for table in tables]),
-        np.array([table.block_variance > 0 for table in tables]),
+        np.array([table.block_variance for table in tables]),
     )
     meat, pulls = problem.first.design.total(meat_sums, problem.law, free, weights)
     for table, pull in zip(tables, pulls, strict=True):
@@ -577,7 +590,7 @@ def meat_sums(
             model.mean, model.extra, model.d_eta, codes, bins, lower.shape[-1],
             weights.stacked, weights.start, weights.size, weights.total, meat,
         )  # fmt: skip
-        meat -= law.block_variance * along.T @ along
+        meat -= weights.variance.sum() * along.T @ along
         for pulled, pull, (_, place) in zip(weights.pulls, pulls, partitions, strict=True):
             if pulled:
                 add_to(place[tile], along, pull)

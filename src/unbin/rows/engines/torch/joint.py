@@ -17,7 +17,7 @@ from unbin.rows.design import BlockSums
 from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 from unbin.rows.engines.torch.scoring import products
-from unbin.rows.engines.torch.sums import laid_out, mean_of, times
+from unbin.rows.engines.torch.sums import laid_out, times
 
 if TYPE_CHECKING:
     from unbin.likelihood.joint import View, Weights
@@ -91,7 +91,7 @@ def meat(
         centred = (root * (a - level)).reshape(-1, p)
         total += products(centred, centred)
         along = (slope[:, None] @ a)[:, 0] * people[:, None]
-        total -= law.block_variance * products(along, along)
+        total -= float(weights.variance.sum()) * products(along, along)
         for t, pulled in enumerate(weights.pulls):
             if pulled:
                 n_blocks = len(rows.blocks) if t == 0 else rows.n_others(t - 1)
@@ -147,7 +147,7 @@ def _stack(rows: TorchRows, law: Law, free: FloatArray, tiles: slice) -> Tensor:
     theta, nuisance = law.coordinates.split(free)
     bins = Bins(law.family, law.lower, law.upper, nuisance, rows.machine)
     points = law.points(rows.eta(rows.theta(theta), tiles))
-    return mean_of([bins.at(eta, rows.tile_block[tiles]).stack for eta in points])
+    return law.average([bins.at(eta, rows.tile_block[tiles]).stack for eta in points])
 
 
 def _starts(view: View) -> IntArray | None:

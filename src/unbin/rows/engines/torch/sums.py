@@ -89,15 +89,15 @@ def moment_tensors(
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.matrix[tiles]
         points = law.points(eta)
         models = [bins.at(each, blocks) for each in points]
-        stack = mean_of([model.stack for model in models])
+        stack = law.average([model.stack for model in models])
         q = stack[0]
         # the first column of the rows is 1: it gives the sums of what is not multiplied by x
         by_x = times(stack.flatten(0, 1), part)
         found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
         found += [by_x[:, j * k : (j + 1) * k, 0] for j in range(2, 2 + m)]
         if law.unit is not None:
-            mean = mean_of([law.family.inverse_link(each) for each in points])
-            slope = mean_of([law.family.mean_derivative(each) for each in points])
+            mean = law.average([law.family.inverse_link(each) for each in points])
+            slope = law.average([law.family.mean_derivative(each) for each in points])
             found.append(times(torch.stack([mean, slope]) / law.unit, part).flatten(1))
         if covariance:
             found.append(times(q * rows.people(tiles)[..., 0], q.permute(1, 2, 0)).flatten(1))
@@ -107,7 +107,7 @@ def moment_tensors(
                     _total_covariance(bins, law, at, blocks, share, mean)
                     for at, share in zip(points, shares, strict=True)
                 ]
-                found.append(over_people(rows, tiles, mean_of(each)))
+                found.append(over_people(rows, tiles, law.average(each)))
         return torch.cat([values.double() for values in found], dim=1)
 
     total = rows.by_block(sums, size + 1)
@@ -129,11 +129,6 @@ def _total_covariance(
     apart = family.inverse_link(eta) - mean
     found[-1] = (family.variance(eta, bins.nuisance) + apart**2) / unit**2
     return found
-
-
-def mean_of(values: list[Tensor]) -> Tensor:
-    """Return the mean over the quadrature points of the random block intercept."""
-    return values[0] if len(values) == 1 else values[0].add(values[1]).mul_(0.5)
 
 
 def laid_out(
