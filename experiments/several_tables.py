@@ -11,10 +11,7 @@ come from the training people, the figure is the mean squared error of the peopl
 of the Gaussian GLM fitted to the individual outcomes of the training people.
 
 Coefficients, of everybody, stand beside those of the cumulative logit fitted to everybody's own
-bin ("oracle"), and to that with an intercept for each block ("oracle_blocks"). Where the fit finds
-block effects, its slopes are those of people of one block; "averaged" over blocks they are smaller
-by the square root of 1 + (0.588 sd)² (Zeger, Liang and Albert 1988), which is what the first oracle
-estimates. ``z`` is that difference over our standard error, ``z_blocks`` the other one.
+bin; ``z`` is the difference over our standard error.
 
 The binary outcome is the vote of 2016 (TV16 of stevedata): 36 features of eleven variables,
 published in eleven one-way tables, without and with a table by state and party identification, and
@@ -45,8 +42,6 @@ FOLDS = 5
 NOISE_SD = 17.0
 FEW = 13
 """Values that a published table has a row for each of: months of coverage, from 0 to 12."""
-LOGIT = 16 * np.sqrt(3) / (15 * np.pi)
-"""Of the normal distribution function that is nearest to the logistic one."""
 GOALS = {"Exam": 1.01, "Hsb82": 1.01, "Chem97": 1.00, "SynPUF California": 0.98, "SPARCS": 1.05}
 """Most that the error over the oracle's may be."""
 
@@ -237,42 +232,24 @@ def coefficients(name: str, study: Study) -> tuple[list[dict], dict]:
     first = np.unique(edges[np.isfinite(edges)])
     codes = np.unique(np.searchsorted(first, study.y), return_inverse=True)[1]
     plain = cumulative_logit(study.X, codes)
-    ids = np.unique(study.tables[next(iter(study.tables))], return_inverse=True)[1]
-    dummies = np.eye(ids.max() + 1)[ids][:, 1:]
-    within = cumulative_logit(np.column_stack([study.X, dummies]), codes)[: study.X.shape[1]]
-    constant = _constant_in(study.X, ids)
-    within = np.where(constant, plain, within)
-    shrink = 1 / np.sqrt(1 + (LOGIT * model.block_sd_) ** 2)
-    z = (shrink * model.coef_ - plain) / (shrink * model.standard_errors_)
-    z_blocks = (model.coef_ - within) / model.standard_errors_
+    z = (model.coef_ - plain) / model.standard_errors_
     rows = [
         {
             "data": name,
             "feature": study.names[j],
             "coef": float(model.coef_[j]),
             "se": float(model.standard_errors_[j]),
-            "averaged": float(shrink * model.coef_[j]),
             "oracle": float(plain[j]),
-            "oracle_blocks": float(within[j]),
             "z": float(z[j]),
-            "z_blocks": float(z_blocks[j]),
         }
         for j in range(len(z))
     ]
     return rows, {
         "block_sd": float(model.block_sd_),
         "off_by_3_se": float((np.abs(z) > 3).mean()),
-        "off_by_3_se_blocks": float((np.abs(z_blocks) > 3).mean()),
         "largest_z": float(np.abs(z).max()),
         "identified": bool(model.diagnostics_.identified),
     }
-
-
-def _constant_in(X: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """Tell which features are the same for all people of a block."""
-    size = np.bincount(codes)
-    mean = np.column_stack([np.bincount(codes, x) / size for x in X.T])
-    return np.abs(X - mean[codes]).max(axis=0) < 1e-9
 
 
 # -- a binary outcome ------------------------------------------------------------------------------
