@@ -234,15 +234,8 @@ def pictures() -> Iterator[Call]:
         "of several targets": s.several,
         "of scikit-learn": LinearRegression().fit(s.X, s.y),
     }
-    drawn = (
-        "coefficients",
-        "histogram",
-        "histograms",
-        "information",
-        "objective_path",
-        "published",
-    )
-    for what in drawn:
+    by_model = "coefficients histogram histograms information objective_path published"
+    for what in by_model.split():
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
     render = partial(report.render_report, title="t")
     yield from each("report.render_report", "model", models, render)
