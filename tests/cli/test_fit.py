@@ -453,3 +453,21 @@ def test_files_of_one_name_are_all_in_the_record(tables, tmp_path):
     data = json.loads((tmp_path / "out" / "model.json").read_text())
     assert list(data["inputs"]) == ["people.csv", "county.csv", "county.csv (3)"]
     assert len(set(data["inputs"].values())) == 3
+
+
+def test_counts_worked_out_from_another_table_are_masked(tables, tmp_path):
+    """The county hides small counts; those of everybody narrow them, whoever has both tables."""
+    args = ("fit", tables / "people.csv", tables / "county.csv", tmp_path / "cells.csv", *BOTH,
+            "--formula", "age", "--public", "--output", tmp_path / "out")  # fmt: skip
+    frame = pd.read_csv(tables / "age_group-sex.csv")
+    hidden = frame["count"].between(1, 10)
+    assert hidden.any()
+    frame["count"] = frame["count"].astype(str).where(~hidden, "*")
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    result = run(*args, "--suppression", "cms")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.endswith(
+        "Small counts are masked in report.html, and model.json holds no counts: hidden counts of "
+        "a table were narrowed by the others.\n"
+    )
+    assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()

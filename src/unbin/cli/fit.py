@@ -154,18 +154,20 @@ def fit(
     if write_imputed:
         texts["imputed.csv"] = _imputed(model, target)
     say(f"{shown}\n\n{write(output, texts)}")
-    _say_what_is_left_out(model)
+    _say_what_is_left_out(model, public=bool(public))
     _exit_if_interrupted(model)
 
 
-def _say_what_is_left_out(model: AggregatedGLM) -> None:
+def _say_what_is_left_out(model: AggregatedGLM, *, public: bool) -> None:
     from unbin.results.persistence import keeps_counts
 
     if not keeps_counts(model):
-        public = "the tables are public" if model.tables_ else "the table is public"
+        which = "tables are" if model.tables_ else "table is"
+        why = f"; if the {which} public, say --public"
+        if public:
+            why = ": hidden counts of a table were narrowed by the others"
         say(
-            "Small counts are masked in report.html, and model.json holds no counts; if "
-            f"{public}, say --public.",
+            f"Small counts are masked in report.html, and model.json holds no counts{why}.",
             err=True,
         )
 
