@@ -234,7 +234,8 @@ def pictures() -> Iterator[Call]:
         "of several targets": s.several,
         "of scikit-learn": LinearRegression().fit(s.X, s.y),
     }
-    for what in ("coefficients", "histogram", "histograms", "objective_path", "published"):
+    by_model = "coefficients histogram histograms information objective_path published"
+    for what in by_model.split():
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
     render = partial(report.render_report, title="t")
     yield from each("report.render_report", "model", models, render)
@@ -251,7 +252,8 @@ def pictures() -> Iterator[Call]:
     yield accepted("plots.recovered", lambda: plots.recovered(s.y, s.y, [-1.0, 0, 1]))
     yield from each("plots.histogram", "block", ["nowhere", 3, [], NAN], show)
     yield from each("plots.histograms", "blocks", ["nowhere", 3, [], NAN, [[]]], several)
-    looks = {"smallest": ["x", None, NAN, -1, 1.5], "fitted": ["x", None, 2], "ax": ["x", 3, []]}
+    looks = {"smallest": ["x", None, NAN, -1, 1.5], "fitted": ["x", None, 2], "ax": ["x", 3, []],
+             "table": ["x", 3, []]}  # fmt: skip
     yield from each("plots.histogram", "", keywords(looks), lambda v: show("00", **v))
     yield from each("plots.histograms", "", keywords(looks), lambda v: several(["00"], **v))
     curves = partial(plots.errors_by_bins, [2, 5])
@@ -262,6 +264,7 @@ def pictures() -> Iterator[Call]:
     sizes = without(vectors_like(np.arange(9.0)), "too short", "too long", "empty")
     use = lambda v: plots.errors_by_bins(v, {"a": np.ones(9)})  # noqa: E731
     yield from each("plots.errors_by_bins", "bins", sizes, use)
+    yield Call("plots.information", "of one table", lambda: plots.information(s.model))
     yield Call("plots.histogram", "of matching", lambda: plots.histogram(s.matching, "00"))
     values, edges = without(vectors_like(s.y), "empty", "too short", "too long"), [-1.0, 0, 1]
     yield from each("plots.recovered", "z", values, lambda v: plots.recovered(v, s.y, edges))

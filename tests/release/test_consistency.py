@@ -1,6 +1,7 @@
 """Several tables of the same people: whether they agree, and what each tells about the others."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -336,13 +337,16 @@ def test_a_hidden_county_count_follows_from_its_state():
         "high": np.where(where, 99, np.nan),
     }
     county = Release.from_histogram(columns, count_low="low", count_high="high")
-    county = county.align(frame["county"])
+    county = replace(county, public=True).align(frame["county"])
     alone = join(county).tables[0].release.histogram
     assert alone.hidden().sum() == 4
     target = join(county, table(frame, "state"))
     found = target.tables[0].release.histogram
     assert found.count_low is None
     assert found.count.tolist() == exact.histogram.count.tolist()
+    # what was worked out is not what everybody has, and reports mask it
+    assert not target.tables[0].release.public
+    assert join(county).tables[0].release.public
     # over everybody alone, the two counties remain unknown
     without = tighten(target.published.__class__(target.names, tuple(
         t.release for t in (county, table(frame, "state")))))  # fmt: skip

@@ -19,18 +19,20 @@ PeopleArgument = Annotated[
         show_default=False,
     ),
 ]
-_TABLE = "The published table: tidy (block, lower, upper, count) or an agency's own layout."
-ReleaseArgument = Annotated[str, typer.Argument(metavar="RELEASE", help=_TABLE, show_default=False)]
 ReleasesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="RELEASE",
-        help=f"{_TABLE} Several tables of the same people need a --block each.",
+        help="The published table: tidy (block, lower, upper, count) or an agency's own layout. "
+        "Several tables of the same people need a --block each.",
         show_default=False,
     ),
 ]
 _BLOCK = "Column of PEOPLE with the block (county, hospital, …) of each person"
-BlockOption = Annotated[str | None, typer.Option(help=f"{_BLOCK}.")]
+BlockOption = Annotated[
+    str | None,
+    typer.Option(help=f"{_BLOCK}; of several tables, in the one that contextual effects are of."),
+]
 BlocksOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -38,29 +40,30 @@ BlocksOption = Annotated[
         "each further table, in the order of the tables."
     ),
 ]
-_DIALECT = typer.Option(
-    help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
-)
-_RELEASE_BLOCK = typer.Option(
-    help="Column of RELEASE with the blocks; several, as in age_group,sex, for a table of their "
-    "cells. Default: guessed."
-)
-_SUPPRESSION = typer.Option(
-    help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."
-)
-_ROUNDING = typer.Option(help="How counts were rounded, for example nearest-5.")
-_CLOSED = typer.Option(help="Edges that belong to a bin: right, left or both.")
-DialectOption = Annotated[str | None, _DIALECT]
-ReleaseBlockOption = Annotated[str | None, _RELEASE_BLOCK]
-SuppressionOption = Annotated[str | None, _SUPPRESSION]
-RoundingOption = Annotated[str | None, _ROUNDING]
-ClosedOption = Annotated[str | None, _CLOSED]
 # of several tables: given once it is about all of them, else about each in turn
-DialectsOption = Annotated[list[str] | None, _DIALECT]
-ReleaseBlocksOption = Annotated[list[str] | None, _RELEASE_BLOCK]
-SuppressionsOption = Annotated[list[str] | None, _SUPPRESSION]
-RoundingsOption = Annotated[list[str] | None, _ROUNDING]
-ClosedsOption = Annotated[list[str] | None, _CLOSED]
+DialectsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
+    ),
+]
+ReleaseBlocksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of RELEASE with the blocks; several, as in age_group,sex, for a table of "
+        "their cells. Default: guessed."
+    ),
+]
+SuppressionsOption = Annotated[
+    list[str] | None,
+    typer.Option(help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."),
+]
+RoundingsOption = Annotated[
+    list[str] | None, typer.Option(help="How counts were rounded, for example nearest-5.")
+]
+ClosedsOption = Annotated[
+    list[str] | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
+]
 OnMissingOption = Annotated[
     str, typer.Option(help="Blocks without people or without a table: error, or drop.")
 ]
@@ -75,30 +78,6 @@ PublicOption = Annotated[
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
-def open_release(
-    path: str,
-    *,
-    dialect: str | None,
-    release_block: str | None,
-    suppression: str | None,
-    rounding: str | None,
-    closed: str | None,
-    public: bool | None = None,
-) -> Release:
-    """Read the published table."""
-    from unbin.release.readers import read_release
-
-    return read_release(
-        path,
-        dialect=dialect,
-        block=_columns(release_block),
-        suppression=suppression,
-        rounding=rounding,
-        closed=closed,
-        public=public,
-    )
-
-
 def open_releases(
     paths: list[str],
     *,
@@ -109,18 +88,30 @@ def open_releases(
     closed: list[str] | None,
     public: bool | None = None,
 ) -> list[Release]:
-    """Read several published tables; an option given once is about all of them."""
-    settings = {
+    """Read the published tables; an option given once is about all of them."""
+    from unbin.release.readers import read_release
+
+    given = {
         "dialect": dialect,
-        "release_block": release_block,
+        "release-block": release_block,
         "suppression": suppression,
         "rounding": rounding,
         "closed": closed,
     }
-    each = {name: _for_each(name, values, len(paths)) for name, values in settings.items()}
+    settings = zip(
+        *(_for_each(name, values, len(paths)) for name, values in given.items()), strict=True
+    )
     return [
-        open_release(path, public=public, **{name: values[k] for name, values in each.items()})
-        for k, path in enumerate(paths)
+        read_release(
+            path,
+            dialect=layout,
+            block=_columns(column),
+            suppression=hidden,
+            rounding=rounded,
+            closed=edges,
+            public=public,
+        )
+        for path, (layout, column, hidden, rounded, edges) in zip(paths, settings, strict=True)
     ]
 
 
@@ -176,8 +167,8 @@ def join_tables(
     rows: People,
     blocks: list[str],
     *,
-    scale: bool = False,
-    on_missing: str = "error",
+    scale: bool,
+    on_missing: str,
 ) -> AggregatedTarget | JoinedTarget:
     """Return the target of one table, or of several joined."""
     from unbin.release.join import join
@@ -196,7 +187,7 @@ def _for_each(name: str, values: list[str] | None, n_tables: int) -> list[Any]:
     found: list[str | None] = [*values] if values else [None]
     if len(found) not in (1, n_tables):
         raise ParameterError(
-            f"--{name.replace('_', '-')}: must be given once, or once for each of the {n_tables} "
+            f"--{name}: must be given once, or once for each of the {n_tables} "
             f"tables, got {len(found)}; add or remove some"
         )
     return found * n_tables if len(found) == 1 else found

@@ -129,12 +129,12 @@ def _information(fit: Fit, features: list[str]) -> list[str]:
         return []
     names = fit.diagnostics.tables
     parts = [
-        f"{feature} {names[int(shares[:, j].argmax())]} ({_percent(shares[:, j].max())})"
+        f"on {feature} from {names[int(shares[:, j].argmax())]} ({_percent(shares[:, j].max())})"
         for j, feature in enumerate(features[:_MOST_LINES])
         if np.isfinite(shares[:, j]).all()
     ]
-    more = ", …" if len(features) > _MOST_LINES else ""
-    return [f"Most information comes from: {', '.join(parts)}{more}."] if parts else []
+    more = "; …" if len(features) > _MOST_LINES else ""
+    return [f"Most information: {'; '.join(parts)}{more}."] if parts else []
 
 
 def _percent(share: float) -> str:

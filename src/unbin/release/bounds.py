@@ -159,8 +159,12 @@ def _with_ends(release: Release, ends: _Ends) -> Release:
     table = release.histogram
     if not table.hidden().any() or release.noise_sd > 0:
         return release
+    low, high = table.interval()
+    told = (ends.low != low).any() or (ends.high != high).any()
     within = replace(table, count_low=ends.low, count_high=ends.high)
-    return replace(release, histogram=narrow(within, release.n))
+    # what was worked out from other tables is not what everybody has
+    public = release.public and not told
+    return replace(release, histogram=narrow(within, release.n), public=public)
 
 
 def _contradiction(total: _Sum, tables: Tables, low: FloatArray, high: FloatArray) -> ReleaseError:
