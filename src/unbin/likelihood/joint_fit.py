@@ -285,15 +285,17 @@ def _solve_means(
     problem: JointProblem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
     """Solve tables of means alone, which do not identify the dispersion: it makes Q = df."""
+    first = _solve(problem, free, penalty, tol, max_iter)
+    lost = taken_up(first.sums.information, score_variance(problem, first.sums, first.free))
 
     def log_ratio(at: FloatArray) -> float:
         sums = joint_sums(problem, at, penalty)
-        return log_misfit(sums.misfit, sums.df - problem.first.n_fitted)
+        return log_misfit(sums.misfit, sums.df - lost)
 
     return solve_dispersion(
         lambda at: _solve(problem, at, penalty, tol, max_iter),
         log_ratio,
-        free,
+        first.free,
         problem.first.coordinates.n_slopes,
     )
 
@@ -371,6 +373,15 @@ def _variances(
 # -- uncertainty -----------------------------------------------------------------------------------
 
 
+def taken_up(information: FloatArray, meat: FloatArray) -> float:
+    """Return the degrees of freedom that fitting takes from the misfit of all tables, tr(H⁻¹ M).
+
+    With one table M is H, and it is the number of parameters; what several tables say alike, as the
+    mean of everybody, is fitted in each of them.
+    """
+    return float(np.trace(solve_scaled(information, meat)))
+
+
 def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, first = result.free, result.sums, problem.first
@@ -381,7 +392,6 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
     theta, nuisance = first.coordinates.split(free)
     jacobian = first.coordinates.jacobian(free)
     back = first.coordinates.inverse_jacobian(free)
-    fitted = int((np.diag(bare) > 0).sum())
     average = [
         average_effect(own, table.block_variance, table.counts.n)
         for table, own in zip(problem.tables, sums.tables, strict=True)
@@ -395,7 +405,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         information=back.T @ sums.information @ back,
         model_covariance=jacobian @ (bare @ meat @ bare) @ jacobian.T,
         misfit=sums.misfit,
-        df=sums.df - fitted,
+        df=sums.df - taken_up(sums.information, meat),
         block_misfit=np.concatenate([own.block_misfit for own in sums.tables]),
         block_df=np.concatenate([own.block_df for own in sums.tables]),
         log_score=joint_log_score(problem, sums),
