@@ -14,10 +14,10 @@ from unbin.likelihood import joint, joint_fit
 from unbin.likelihood.joint import (
     joint_sums,
     make_joint,
-    score_variance,
     shared_covariance,
 )
 from unbin.likelihood.joint_fit import Start, fit_joint
+from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import evidence, reference_bins, score_sums, used_statistics
 from unbin.release import Release

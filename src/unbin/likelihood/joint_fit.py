@@ -34,9 +34,9 @@ from unbin.likelihood.joint import (
     joint_sums,
     make_joint,
     partitions_of,
-    score_variance,
     shared_covariance,
 )
+from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.means import log_misfit, solve_dispersion
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations

@@ -20,7 +20,8 @@ from unbin.rows.engines.torch.scoring import products
 from unbin.rows.engines.torch.sums import laid_out, times
 
 if TYPE_CHECKING:
-    from unbin.likelihood.joint import View, Weights
+    from unbin.likelihood.joint import View
+    from unbin.likelihood.joint_variance import Weights
     from unbin.likelihood.moments import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
@@ -71,7 +72,7 @@ def shifts(
 def meat(
     rows: TorchRows, law: Law, free: FloatArray, weights: Weights
 ) -> tuple[FloatArray, tuple[BlockSums, ...]]:
-    """See ``likelihood.joint.meat_sums``."""
+    """See ``likelihood.joint_variance.meat_sums``."""
     p, device = len(free), rows.machine.device
     send = {"dtype": torch.float64, "device": device}
     stacked = torch.as_tensor(weights.stacked, **send)
