@@ -417,3 +417,24 @@ def test_start_is_near():
     theta, _ = problem.first.coordinates.split(Start.of(problem).point())
     coef, _ = problem.first.design.to_coefficients(theta)
     np.testing.assert_allclose(coef, [0.5, 0.8, -0.4], atol=0.25)
+
+
+def test_one_way_tables_of_the_features_identify_them():
+    """Two blocks per table: few blocks in all, and the sufficient statistics of the model."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (5000, 6)).astype(float)
+    y = X @ np.linspace(-1, 1, 6) + rng.normal(size=5000)
+    target = joined(y, [x.astype(int).astype(str) for x in X.T])
+    fit = unbin.AggregatedGLM().fit(X, target)
+    assert fit.diagnostics_.identified  # 12 blocks; 24 would be asked of a single table
+    assert (np.abs(fit.coef_ - np.linspace(-1, 1, 6)) < 4 * fit.standard_errors_).all()
+    assert (fit.diagnostics_.efficiency > 0.7).all()
+
+
+def test_everybody_in_one_block_is_not_identified_however_often():
+    X, y, _ = simulate(0)
+    everybody = np.full(len(y), "all")
+    edges = [[-np.inf, -1, 0, 1, np.inf], [-np.inf, -0.5, 0.5, np.inf]]
+    target = unbin.join(*(unbin.aggregate(y, everybody, cut).align(everybody) for cut in edges))
+    with pytest.warns(unbin.exceptions.IdentificationWarning, match="a single block"):
+        unbin.AggregatedGLM().fit(X, target)

@@ -137,7 +137,7 @@ def _complaint(
         return "what was published does not change with the coefficients; publish finer bins"
     if d == 0:
         return None
-    if n_blocks == 1:
+    if max((table.n_blocks for table in fit.tables), default=n_blocks) == 1:
         return (
             "a single block does not identify the coefficients, every assignment of its targets to "
             "its people fits about as well; publish the table for several blocks"
@@ -152,7 +152,8 @@ def _complaint(
             "some combination of the features does not change what was published; drop features "
             "or publish finer bins"
         )
-    if n_blocks < 3 * (d + 2):
+    # errors of several tables are not taken from how much their blocks differ
+    if not fit.tables and n_blocks < 3 * (d + 2):
         return (
             f"{n_blocks} blocks are too few for {d} slopes, at least {3 * (d + 2)} are needed for "
             "a standard error to be trusted"
