@@ -156,8 +156,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
     block_sd_ : float, or (p,)
         Standard deviation of the random block intercept, 0 where none shows (likelihood). Slopes
-        are then those within a block. Of several tables they are those of the population, as a GLM
-        of individual data has them, and this is the spread of all partitions' intercepts together.
+        are then those within a block. Of several tables this is the spread of all partitions'
+        intercepts together, and slopes of ordinal outcomes and of those of two values are those of
+        the population, as a GLM of individual data has them.
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,

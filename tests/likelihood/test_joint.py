@@ -438,3 +438,20 @@ def test_everybody_in_one_block_is_not_identified_however_often():
     target = unbin.join(*(unbin.aggregate(y, everybody, cut).align(everybody) for cut in edges))
     with pytest.warns(unbin.exceptions.IdentificationWarning, match="a single block"):
         unbin.AggregatedGLM().fit(X, target)
+
+
+def test_families_that_absorb_effects_have_the_slopes_of_the_population():
+    """Large county effects: a logit of everybody has smaller slopes than one within counties."""
+    rng = np.random.default_rng(2)
+    county = np.repeat(np.arange(60), 200)
+    X = rng.integers(0, 2, (12000, 2)).astype(float)
+    eta = X @ [1.0, -1.0] + 2.0 * rng.normal(size=60)[county]
+    y = (rng.random(12000) < 1 / (1 + np.exp(-eta))).astype(float)
+    ids = [county.astype(str), *X.T.astype(int).astype(str)]
+    target = joined(y, ids, [-1, 0, 1])
+    fit = unbin.AggregatedGLM("binomial").fit(X, target)
+    everybody = unbin.AggregatedGLM("binomial").fit(X, y)
+    assert fit.block_sd_ > 1
+    np.testing.assert_allclose(fit.coef_, everybody.coef_, atol=0.05)
+    assert (np.abs(everybody.coef_) < 0.8).all()  # 1 within counties
+    np.testing.assert_allclose(fit.predict(X).mean(), y.mean(), atol=0.02)

@@ -136,9 +136,6 @@ class Family:
     and no values: mean, variance and density are then not those of the target."""
     smallest_count: ClassVar[int] = 5
     """People that a bin of all blocks together needs not to be merged with its neighbour."""
-    collapsible: ClassVar[bool] = True
-    """Whether slopes stay what they are when the mean is averaged over an effect on eta, as with an
-    identity or a log link. With a logit they become smaller."""
     single_precision: ClassVar[bool] = False
     """Whether bins on a device may be worked out in single precision, if that is asked for: where
     terms are summed it does not reach their exponents."""
@@ -152,6 +149,15 @@ class Family:
     def domain(self) -> Interval:
         """Where targets live."""
         raise NotImplementedError
+
+    @property
+    def absorbs_effects(self) -> bool:
+        """Whether targets averaged over an effect on eta are of the family, with other slopes.
+
+        So are targets of two values, and those whose shape is free, nearly. Others get a shape that
+        the family does not have.
+        """
+        return self.free_shape
 
     def link(self, mean: FloatArray) -> FloatArray:
         """Return ``eta`` for a mean; the ends of the domain go to -inf and +inf."""

@@ -42,7 +42,6 @@ class BetaBinomial(Family):
     """
 
     name: ClassVar[str] = "beta-binomial"
-    collapsible: ClassVar[bool] = False
     nuisance_names: ClassVar[tuple[str, ...]] = ("log_overdispersion",)
     n_trials: int = 1
 

@@ -39,12 +39,15 @@ class Binomial(BregmanFamily):
     """
 
     name: ClassVar[str] = "binomial"
-    collapsible: ClassVar[bool] = False
     n_trials: int = 1
 
     @classmethod
     def make(cls, *, n_trials: int) -> Binomial:
         return cls(n_trials)
+
+    @property
+    def absorbs_effects(self) -> bool:
+        return self.n_trials == 1
 
     @property
     def domain(self) -> Interval:

@@ -56,7 +56,6 @@ class Ordinal(IdentityLink):
 
     name: ClassVar[str] = "ordinal"
     free_shape: ClassVar[bool] = True
-    collapsible: ClassVar[bool] = False
     smallest_count: ClassVar[int] = 1
     single_precision: ClassVar[bool] = True
 

@@ -143,12 +143,11 @@ class Fit:
     ) -> FloatArray:
         """Average over the random block intercept as the fit did.
 
-        Slopes of a fit to several tables are those of the population: where averaging would change
-        them it has been done.
+        After a fit to several tables a family that absorbs effects stands for the average.
         """
         if not self.tables:
             return over_effects(value, eta, self.block_sd)
-        sd = self.block_sd if self.family.collapsible else 0.0
+        sd = 0.0 if self.family.absorbs_effects else self.block_sd
         return over_effects(value, eta, sd, EFFECT_NODES)
 
     def eta(

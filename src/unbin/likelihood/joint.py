@@ -7,9 +7,9 @@ With m_g, D_g and S_g the moments of a block's statistics and W_g = S_g⁻¹ D_g
 
 Its variance is that of people counted several times: see :mod:`unbin.likelihood.joint_variance`.
 
-Coefficients are those of the population, effects included, as a GLM that saw everybody would have
-them. Where averaging over effects leaves slopes as they are (``Family.collapsible``) q_i is such an
-average, and has the right shape; elsewhere the family stands for the average itself.
+q_i is averaged over the random intercepts, unless the average is of the family itself
+(``Family.absorbs_effects``): coefficients of outcomes of two values and of ordinal ones are those
+of the population, as a GLM that saw everybody would have them.
 
 An effect of a block b of another partition s moves all of its people together, which adds
 τ_s² Σ_b e_gb e_gbᵀ, e_gb = Σ_{i in g and b} ∂q_i/∂eta, to the covariance of table t's counts.
@@ -129,7 +129,7 @@ class JointProblem:
         units = [table.means.unit for table in self.tables if table.means is not None]
         first = self.first
         variance = sum(table.block_variance for table in self.tables)
-        variance = variance if first.family.collapsible else 0.0
+        variance = 0.0 if first.family.absorbs_effects else variance
         unit = units[0] if units else None
         ends = self.lower, self.upper
         return Law(first.family, first.coordinates, *ends, unit, variance, EFFECT_NODES)
