@@ -74,7 +74,7 @@ def problem_of(X, targets, family):
 
 def variance_of(problem, free):
     """M, from the sums at some parameters."""
-    return score_variance(problem, joint_sums(problem, free, np.zeros(len(free))), free)
+    return sum(score_variance(problem, joint_sums(problem, free, np.zeros(len(free))), free))
 
 
 def example(family: str, bins=None, seed: int = 0):

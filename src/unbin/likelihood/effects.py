@@ -112,10 +112,10 @@ class Pulls:
         return float(found)
 
 
-def effects_misfit(sums: ScoreSums, variance: float) -> float:
-    """Return the part of the misfit Q that block effects of this variance account for."""
+def effects_misfit(sums: ScoreSums, variance: float) -> FloatArray:
+    """Return the part of each block's misfit that effects of this variance account for, (B,)."""
     share = variance / (1 + variance * sums.block_hold)
-    return float((share * sums.block_pull**2).sum())
+    return np.asarray(share * sums.block_pull**2)
 
 
 def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:

@@ -48,7 +48,7 @@ class LikelihoodFit:
     model_covariance : (p, p)
         J⁻¹: the covariance if the model is right, without a ridge.
     misfit : float
-        Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for.
+        Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for; of several tables they are.
     df : float
         Expectation of Q at the true parameters, less the parameters fitted.
     block_misfit, block_df : (B,)
@@ -167,7 +167,7 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
     df = float(sums.block_df.sum() - alive.sum())
     misfit = float(sums.block_misfit.sum())
-    left = misfit - effects_misfit(sums, problem.block_variance)
+    left = misfit - float(effects_misfit(sums, problem.block_variance).sum())
     average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:

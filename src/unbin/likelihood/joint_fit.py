@@ -22,7 +22,7 @@ from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.families.base import unweighted
 from unbin.likelihood.counts import BlockTargets, PublishedCounts, block_targets, merge_unlikely
-from unbin.likelihood.effects import Pulls, average_effect
+from unbin.likelihood.effects import Pulls, average_effect, effects_misfit
 from unbin.likelihood.fit import HELD, SINGULAR
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.inference import LikelihoodFit
@@ -286,7 +286,8 @@ def _solve_means(
 ) -> ScoringResult:
     """Solve tables of means alone, which do not identify the dispersion: it makes Q = df."""
     first = _solve(problem, free, penalty, tol, max_iter)
-    lost = taken_up(first.sums.information, score_variance(problem, first.sums, first.free))
+    meat, _ = score_variance(problem, first.sums, first.free)
+    lost = taken_up(first.sums.information, meat)
 
     def log_ratio(at: FloatArray) -> float:
         sums = joint_sums(problem, at, penalty)
@@ -385,17 +386,17 @@ def taken_up(information: FloatArray, meat: FloatArray) -> float:
 def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, first = result.free, result.sums, problem.first
-    meat = score_variance(problem, sums, free)
+    by_people, by_effects = score_variance(problem, sums, free)
+    meat = by_people + by_effects
     unit = np.eye(len(free))
     bread = solve_scaled(sums.information + np.diag(penalty), unit)
     bare = solve_scaled(sums.information, unit)
     theta, nuisance = first.coordinates.split(free)
     jacobian = first.coordinates.jacobian(free)
     back = first.coordinates.inverse_jacobian(free)
-    average = [
-        average_effect(own, table.block_variance, table.counts.n)
-        for table, own in zip(problem.tables, sums.tables, strict=True)
-    ]
+    pairs = list(zip(problem.tables, sums.tables, strict=True))
+    misfit = [own.block_misfit - effects_misfit(own, table.block_variance) for table, own in pairs]
+    average = [average_effect(own, table.block_variance, table.counts.n) for table, own in pairs]
     informed = [int((np.abs(own.block_scores).sum(axis=1) > 0).sum()) for own in sums.tables]
     counts = _refined_counts(problem, sums, theta, nuisance)
     whole = LikelihoodFit(
@@ -404,9 +405,9 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         covariance=jacobian @ (bread @ meat @ bread) @ jacobian.T,
         information=back.T @ sums.information @ back,
         model_covariance=jacobian @ (bare @ meat @ bare) @ jacobian.T,
-        misfit=sums.misfit,
-        df=sums.df - taken_up(sums.information, meat),
-        block_misfit=np.concatenate([own.block_misfit for own in sums.tables]),
+        misfit=float(np.concatenate(misfit).sum()),
+        df=sums.df - taken_up(sums.information, by_people),
+        block_misfit=np.concatenate(misfit),
         block_df=np.concatenate([own.block_df for own in sums.tables]),
         log_score=joint_log_score(problem, sums),
         status=result.status,
@@ -425,9 +426,9 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
     tables = tuple(
         replace(
             whole,
-            misfit=float(own.block_misfit.sum()),
+            misfit=float(misfit[t].sum()),
             df=float(own.block_df.sum()),
-            block_misfit=own.block_misfit,
+            block_misfit=misfit[t],
             block_df=own.block_df,
             counts=table.counts,
             expected=own.mean[:, : table.counts.n_bins],
@@ -437,7 +438,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
             means=None if table.means is None else table.means.mean,
             share=shares[t] / np.maximum(np.diag(bare)[slopes], 1e-300),
         )
-        for t, (table, own) in enumerate(zip(problem.tables, sums.tables, strict=True))
+        for t, (table, own) in enumerate(pairs)
     )
     return replace(whole, tables=tables)
 

@@ -70,8 +70,13 @@ class Weights:
         return self.variance > 0
 
 
-def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> FloatArray:
-    """Return M, the variance of the added quasi-scores; ``sums`` are those at ``free``."""
+def score_variance(
+    problem: JointProblem, sums: JointSums, free: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return M, the variance of the added quasi-scores, in two parts; ``sums`` are at ``free``.
+
+    That of people and of noise, and that of random intercepts.
+    """
     tables = problem.tables
     stacked, noise = [], np.zeros((len(free), len(free)))
     for table, part in zip(tables, sums.moments, strict=True):
@@ -88,9 +93,10 @@ def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> 
         np.array([table.block_variance for table in tables]),
     )
     meat, pulls = problem.first.design.total(meat_sums, problem.law, free, weights)
+    effects = np.zeros_like(meat)
     for table, pull in zip(tables, pulls, strict=True):
-        meat = meat + table.block_variance * pull.arrays[0].T @ pull.arrays[0]
-    return np.asarray(meat + noise)
+        effects += table.block_variance * pull.arrays[0].T @ pull.arrays[0]
+    return np.asarray(meat + noise), effects
 
 
 def _cuts(counts: PublishedCounts) -> FloatArray:
