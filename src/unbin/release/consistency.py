@@ -11,7 +11,7 @@ import numpy as np
 
 from unbin._typing import FloatArray, IntArray
 from unbin.release.cuts import Cuts, cuts_of, difference_text, range_text, slots_of
-from unbin.release.nesting import Member, Nest, find_nests, says_something
+from unbin.release.nesting import Member, Nest, find_nests
 from unbin.release.words import plural
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def check_tables(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tab
     codes : sequence of (n,), optional
         The block of each row in each table. Without them only totals over everybody are compared.
     """
-    people = [int(release.n[says_something(release)].sum()) for release in tables.releases]
+    people = [int(release.n[release.has_statistics()].sum()) for release in tables.releases]
     found = sorted(_disagreements(tables, codes), key=lambda each: -each.size)
     told = tuple(dict.fromkeys(each.text for each in found))
     return TablesCheck(tables.names, tuple(people), int(tables.first.n.sum()), told)

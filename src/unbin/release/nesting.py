@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unbin._typing import BoolArray, IntArray
+from unbin._typing import IntArray
 
 if TYPE_CHECKING:
     from unbin.release.join import Tables
-    from unbin.release.release import Release
 
 _SAMPLE = 1000
 """Rows that are looked at first: most partitions that do not refine another show it there."""
@@ -59,12 +58,6 @@ class Nest:
     members: tuple[Member, ...]
 
 
-def says_something(release: Release) -> BoolArray:
-    """Mark the blocks of which an aligned release tells more than the number of people."""
-    told = (np.diff(release.histogram.start) > 0) | (np.diff(release.order_statistics.start) > 0)
-    return told if release.means is None else told | np.isfinite(release.means)
-
-
 def find_nests(tables: Tables, codes: Sequence[IntArray] | None = None) -> tuple[Nest, ...]:
     """Return the groups of people that tables can be compared on.
 
@@ -91,7 +84,7 @@ def _everybody(tables: Tables) -> Nest:
 def _same_people(tables: Tables, codes: Sequence[IntArray]) -> list[Nest]:
     """Return a nest for each set of some people that several tables count."""
     alike: dict[bytes, list[int]] = {}
-    told = [says_something(release) for release in tables.releases]
+    told = [release.has_statistics() for release in tables.releases]
     for t, known in enumerate(told):
         if not known.all():
             alike.setdefault(np.packbits(known[codes[t]]).tobytes(), []).append(t)
