@@ -281,6 +281,10 @@ class BlockSums:
         if np.array_equal(self.blocks, other.blocks):
             pairs = zip(self.arrays, other.arrays, strict=True)
             return BlockSums(self.blocks, tuple(mine + theirs for mine, theirs in pairs))
+        if len(self.blocks) and len(other.blocks) and self.blocks[-1] < other.blocks[0]:
+            pairs = zip(self.arrays, other.arrays, strict=True)
+            joined = tuple(np.concatenate([mine, theirs]) for mine, theirs in pairs)
+            return BlockSums(np.concatenate([self.blocks, other.blocks]), joined)
         blocks = np.union1d(self.blocks, other.blocks)
         arrays = tuple(
             np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
