@@ -216,12 +216,15 @@ class JointSums:
     tables : tuple of ScoreSums
     moments : tuple of BlockMoments
         Of each table's blocks.
+    spared : (p, p)
+        What ``information`` holds only because hidden counts never take all of it.
     """
 
     score: FloatArray
     information: FloatArray
     tables: tuple[ScoreSums, ...]
     moments: tuple[BlockMoments, ...]
+    spared: FloatArray
 
     @property
     def misfit(self) -> float:
@@ -241,7 +244,7 @@ class JointSums:
 
 def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> JointSums:
     """Return the added quasi-scores of all tables in one pass over the rows."""
-    pulled = np.zeros(len(free))
+    pulled, spared = np.zeros(len(free)), np.zeros((len(free), len(free)))
     moments, found = _moments(problem, free), []
     for table, part in zip(problem.tables, moments, strict=True):
         said = evidence(table, replace(part, covariance=part.covariance.copy()))
@@ -251,9 +254,10 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
         )
         sums = part_sums(table, weighed, said.spread, said.mean)
         found.append(summed([sums], pulled))
+        spared += found[-1].information - (sums.information - sums.lost)
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
     information = reduce(np.add, [sums.information for sums in found])
-    return JointSums(score, information, tuple(found), moments)
+    return JointSums(score, information, tuple(found), moments, spared)
 
 
 def joint_log_score(problem: JointProblem, sums: JointSums) -> float:
@@ -473,7 +477,11 @@ class Weights:
 
 
 def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> FloatArray:
-    """Return M, the variance of the added quasi-scores; ``sums`` are those at ``free``."""
+    """Return M, the variance of the added quasi-scores; ``sums`` are those at ``free``.
+
+    Where counts are hidden in one direction nearly altogether, both H and M hold what is spared of
+    the information there: H⁻¹ M H⁻¹ is then large, as it should be.
+    """
     tables = problem.tables
     stacked, noise = [], np.zeros((len(free), len(free)))
     for table, part in zip(tables, sums.moments, strict=True):
@@ -493,7 +501,7 @@ def score_variance(problem: JointProblem, sums: JointSums, free: FloatArray) -> 
     meat, pulls = design.total(meat_sums, problem.law, free, weights, domain)
     for table, pull in zip(tables, pulls, strict=True):
         meat = meat + table.block_variance * pull.arrays[0].T @ pull.arrays[0]
-    return np.asarray(meat + noise)
+    return np.asarray(meat + noise + sums.spared)
 
 
 def _cuts(counts: PublishedCounts) -> FloatArray:
