@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -159,7 +159,7 @@ def as_columns(
 
 def check_features(features: Any) -> None:
     """Raise unless features are listed."""
-    if features is None or isinstance(features, str) or len(features) == 0:
+    if not isinstance(features, Sized) or isinstance(features, str) or len(features) == 0:
         raise ParameterError(
             f"features: must list the columns that are features, got {features!r}; pass "
             "features=[...]"
