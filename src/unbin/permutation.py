@@ -142,7 +142,7 @@ def permutation_test(
             "release.align(blocks), and individual targets as y="
         )
     if joined is None and table is not None:
-        check_choice("table", table, (target.name,))
+        check_choice("table", table, join(target).names)
     n_permutations = check_whole("n_permutations", n_permutations, low=1)
     if check_choice("kind", kind, ("auto", *NAMES)) == "auto":
         kind = "block-means" if y is None else "error"
