@@ -33,6 +33,7 @@ from unbin.fitting.inputs import (
     check_init,
     check_observed,
     check_rows,
+    context_blocks,
     feature_names,
     new_offset,
     note_columns,
@@ -423,7 +424,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             y = [transform.target(table) for table in tables_of(targets[0])]
             for table in y:
                 table.release.check_domain(fit.family.domain, family=fit.family.name)
-            blocks = y[0].blocks if blocks is None else blocks
+            blocks = context_blocks(fit.tables, targets[0]) if blocks is None else blocks
         else:
             check_consistent_length(X, y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))

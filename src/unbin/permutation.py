@@ -131,14 +131,18 @@ def permutation_test(
     """
     check_kind("model", model, AggregatedGLM, instead="a model with its settings")
     model._check_parameters()
-    joined = target if isinstance(target, JoinedTarget) else None
+    joined = target if isinstance(target, JoinedTarget) and len(target.tables) > 1 else None
     if joined is not None:
         target = _named_table(joined, table, y, kind)
+    elif isinstance(target, JoinedTarget):
+        (target,) = target.tables
     if not isinstance(target, AggregatedTarget):
         raise ParameterError(
             f"target: must be an aggregated target, got {type(target).__name__}; pass "
             "release.align(blocks), and individual targets as y="
         )
+    if joined is None and table is not None:
+        check_choice("table", table, join(target).names)
     n_permutations = check_whole("n_permutations", n_permutations, low=1)
     if check_choice("kind", kind, ("auto", *NAMES)) == "auto":
         kind = "block-means" if y is None else "error"
@@ -291,9 +295,10 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:
+        instead = "use kind='refit'" if job.joined else "pass the individual targets as y="
         raise ParameterError(
             f"kind: 'block-means' needs more blocks than features, got {len(mean)} blocks and "
-            f"{x.shape[1]} features; pass the individual targets as y="
+            f"{x.shape[1]} features; {instead}"
         )
     weight = np.sqrt(people / people.sum())
     basis = np.linalg.svd(weight[:, None] * (x - weight**2 @ x), full_matrices=False)

@@ -15,6 +15,10 @@ from unbin._checks import check_choice, check_flag, check_generator, check_kind,
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.families import get_family
+from unbin.fitting.inputs import context_blocks
+from unbin.likelihood.statistics import published_counts
+from unbin.release import Release
 from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget
 
@@ -177,8 +181,11 @@ def cross_validate(
         held = [_in_fold(fold, k, len(t.release)) for fold, t in zip(folds, target.tables,
                 strict=True)]  # fmt: skip
         fitted = clone(model).fit(X, target.without(held), offset=offset)
-        rest = target.without([~mask for mask in held])
-        scores.append(fitted.score(X, rest, offset=offset))
+        rest, blocks = (
+            target.without([~mask for mask in held]),
+            context_blocks(fitted.tables_, target),
+        )
+        scores.append(fitted.score(X, rest, blocks=blocks, offset=offset))
         pairs = zip(held, target.tables, strict=True)
         people.append(sum(int(t.release.n[mask].sum()) for mask, t in pairs))
     named = tuple(name for name, fold in zip(target.names, folds, strict=True) if fold is not None)
@@ -188,16 +195,16 @@ def cross_validate(
 def _deal_target(
     target: JoinedTarget, n_splits: int, table: str | None, random_state: int | None
 ) -> Sequence[IntArray | None]:
-    """Return the fold of each block of every table, -1 where nothing was published."""
-    told = [each.release.has_statistics() for each in target.tables]
+    """Return the fold of each block of every table, -1 where there are no counts to score."""
+    told = [_counted(each.release) for each in target.tables]
     usable = [int(mask.sum()) for mask in told]
     if table is not None:
         place = target.names.index(check_choice("table", table, target.names))
         usable = [n if k == place else 0 for k, n in enumerate(usable)]
     if sum(usable) < 2 * n_splits:
         raise ParameterError(
-            f"n_splits: {n_splits} folds need {2 * n_splits} blocks with published numbers, got "
-            f"{sum(usable)}; lower n_splits"
+            f"n_splits: {n_splits} folds need {2 * n_splits} blocks with published counts, got "
+            f"{sum(usable)}; lower n_splits, or name another table"
         )
     rng = None if random_state is None else check_generator(random_state)
     dealt = deal_tables([each.release.n for each in target.tables], usable, n_splits, rng)
@@ -205,6 +212,12 @@ def _deal_target(
         None if fold is None else np.where(mask, fold, -1)
         for fold, mask in zip(dealt, told, strict=True)
     ]
+
+
+def _counted(release: Release) -> BoolArray:
+    """Mark the blocks with counts in more than one bin."""
+    counts = published_counts(release, get_family("gaussian").domain, smallest=1)
+    return counts.known & counts.informative
 
 
 def _in_fold(fold: IntArray | None, k: int, n_blocks: int) -> BoolArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._frames import as_floats, refuse_huge
-from unbin._typing import ArrayLike, FloatArray, IntArray
+from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -23,7 +23,7 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import Family
-from unbin.fitting.model import Fit
+from unbin.fitting.model import Fit, TableFit
 from unbin.release import Release
 from unbin.release.consistency import disagreement
 from unbin.release.join import JoinedTarget, Tables
@@ -39,21 +39,41 @@ Target = AggregatedTarget | JoinedTarget
 
 
 def as_targets(y: Any) -> list[Target] | None:
-    """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
+    """Return the aggregated targets of ``fit``, or None when y holds observed numbers.
+
+    One table joined to no other is that table.
+    """
     if isinstance(y, Target):
-        return [y]
+        return [_alone(y)]
     if isinstance(y, list | tuple) and any(isinstance(item, Target) for item in y):
         if not all(isinstance(item, Target) for item in y):
             raise AggregatedTargetError(
                 "y: a list of targets must hold aggregated targets only, got other types too; "
                 "align every release first"
             )
-        return list(y)
+        return [_alone(item) for item in y]
     if is_release(y):
         raise AggregatedTargetError(
             "y: a release does not know the rows of X; pass release.align(blocks)"
         )
     return None
+
+
+def _alone(target: Target) -> Target:
+    if isinstance(target, JoinedTarget) and len(target.tables) == 1:
+        return target.tables[0]
+    return target
+
+
+def context_blocks(tables: Sequence[TableFit], target: Target) -> TextArray:
+    """Return the block of each row in the table whose block means are the context of a fit.
+
+    ``tables`` are those of the fit, whose first it is.
+    """
+    if isinstance(target, AggregatedTarget):
+        return target.blocks
+    name = tables[0].name if tables else ""
+    return (target.table(name) if name in target.names else target.tables[0]).blocks
 
 
 def tables_of(target: Target) -> tuple[AggregatedTarget, ...]:
@@ -139,7 +159,7 @@ def as_columns(
 
 def check_features(features: Any) -> None:
     """Raise unless features are listed."""
-    if features is None or isinstance(features, str) or len(features) == 0:
+    if not isinstance(features, Sized) or isinstance(features, str) or len(features) == 0:
         raise ParameterError(
             f"features: must list the columns that are features, got {features!r}; pass "
             "features=[...]"

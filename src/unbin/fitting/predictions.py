@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.exceptions import ParameterError
+from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import BregmanFamily
 from unbin.fitting.model import Fit
 from unbin.likelihood.heldout import log_scores
@@ -41,12 +41,20 @@ def score_target(
         return _explained(fit, y, eta)
     if method == "matching":
         assert isinstance(fit.family, BregmanFamily)
-        (table,) = y
-        design, laid_out = _laid_out(table, eta)
-        return -release_divergence(table.release, fit.family, design, laid_out)
+        if len(y) > 1:
+            raise ParameterError(
+                f"score: matching takes one table, got {len(y)} of the same people; score them one "
+                "by one"
+            )
+        design, laid_out = _laid_out(y[0], eta)
+        return -release_divergence(y[0].release, fit.family, design, laid_out)
     scores = np.concatenate([_log_scores(fit, table, eta) for table in y])
-    people = np.concatenate([table.release.n for table in y])
-    return float(np.nansum(scores) / max(int(people[~np.isnan(scores)].sum()), 1))
+    people, known = np.concatenate([table.release.n for table in y]), np.isfinite(scores)
+    if not known.any():
+        raise ReleaseError(
+            "score: the log score is one of counts, got tables without any; publish a histogram"
+        )
+    return float(scores[known].sum() / people[known].sum())
 
 
 def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:

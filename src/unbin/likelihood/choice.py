@@ -322,7 +322,7 @@ def _simplest_near_best(
     alike = [k for k in which if candidates[k].family.name == candidates[best].family.name]
     null = max(alike, key=lambda k: candidates[k].alpha)
     gain = (scores[best] - scores[null])[None]
-    if float(gain.sum()) <= _CLEAR * float(_error(gain)[0]):
+    if null != best and float(gain.sum()) <= _CLEAR * float(_error(gain)[0]):
         return int(null)
     gap = scores[best] - scores[which]
     near = which[gap.sum(axis=1) <= _error(gap)]

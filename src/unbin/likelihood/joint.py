@@ -214,12 +214,15 @@ class JointSums:
     tables : tuple of ScoreSums
     moments : tuple of BlockMoments
         Of each table's blocks.
+    spared : (p, p)
+        What ``information`` holds only because hidden counts never take all of it.
     """
 
     score: FloatArray
     information: FloatArray
     tables: tuple[ScoreSums, ...]
     moments: tuple[BlockMoments, ...]
+    spared: FloatArray
 
     @property
     def misfit(self) -> float:
@@ -239,11 +242,13 @@ class JointSums:
 
 def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> JointSums:
     """Return the added quasi-scores of all tables in one pass over the rows."""
-    pulled = np.zeros(len(free))
+    pulled, spared = np.zeros(len(free)), np.zeros((len(free), len(free)))
     moments, found = _moments(problem, free), []
     for table, part in zip(problem.tables, moments, strict=True):
         said = evidence(table, replace(part, covariance=part.covariance.copy()))
-        sums = summed([_weighed(table, said, said.covariance)], pulled)
+        weighed = _weighed(table, said, said.covariance)
+        sums = summed([weighed], pulled)
+        spared += sums.information - (weighed.information - weighed.lost)
         if table.shared is not None:
             judged = _weighed(table, said, said.covariance + table.shared)
             sums = replace(
@@ -258,7 +263,7 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
         found.append(sums)
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
     information = reduce(np.add, [sums.information for sums in found])
-    return JointSums(score, information, tuple(found), moments)
+    return JointSums(score, information, tuple(found), moments, spared)
 
 
 def _weighed(table: Problem, said: Evidence, covariance: FloatArray) -> PartSums:

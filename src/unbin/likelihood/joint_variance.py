@@ -75,7 +75,9 @@ def score_variance(
 ) -> tuple[FloatArray, FloatArray]:
     """Return M, the variance of the added quasi-scores, in two parts; ``sums`` are at ``free``.
 
-    That of people and of noise, and that of random intercepts.
+    That of people and of noise, and that of random intercepts. Where counts are hidden in one
+    direction nearly altogether, both H and M hold what is spared of the information there: their
+    H⁻¹ M H⁻¹ is then large, as it should be.
     """
     tables = problem.tables
     stacked, noise = [], np.zeros((len(free), len(free)))
@@ -96,7 +98,7 @@ def score_variance(
     effects = np.zeros_like(meat)
     for table, pull in zip(tables, pulls, strict=True):
         effects += table.block_variance * pull.arrays[0].T @ pull.arrays[0]
-    return np.asarray(meat + noise), effects
+    return np.asarray(meat + noise + sums.spared), effects
 
 
 def _cuts(counts: PublishedCounts) -> FloatArray:

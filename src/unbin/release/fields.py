@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,8 @@ def read_ids(frame: Any, block: str | Sequence[str] | None, *, value: str, role:
     if block is None:
         ids = np.full(len(column(frame, value, role=role)), EVERYBODY)
     elif not isinstance(block, str):
-        if not len(block) or not all(isinstance(name, str) for name in block):
+        listed = isinstance(block, Collection) and len(block) > 0
+        if not listed or not all(isinstance(name, str) for name in block):
             raise ReleaseError(
                 f"block: must name a column of block ids, or several, got {block!r}; pass their "
                 "names, or None for a table about everybody"

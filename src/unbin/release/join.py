@@ -210,7 +210,10 @@ def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
 def _with(target: JoinedTarget, tables: Tables) -> JoinedTarget:
     """Return the target with other releases of the same blocks."""
     pairs = zip(tables.releases, target.tables, strict=True)
-    changed = (AggregatedTarget(release, old.codes, old.name) for release, old in pairs)
+    changed = (
+        old if release is old.release else AggregatedTarget(release, old.codes, old.name)
+        for release, old in pairs
+    )
     return JoinedTarget(tuple(changed))
 
 
