@@ -98,7 +98,7 @@ def _several_tables() -> list[float]:
 
 def _several_tables_coefficients() -> list[float]:
     rows, _ = several_tables.coefficients("Hsb82", several_tables.hsb82())
-    return [row[key] for row in rows for key in ("coef", "se", "oracle", "oracle_blocks")]
+    return [row[key] for row in rows for key in ("coef", "se", "oracle")]
 
 
 def _several_tables_binary() -> list[float]:

@@ -16,7 +16,8 @@ from unbin.likelihood.joint import (
     make_joint,
     shared_covariance,
 )
-from unbin.likelihood.joint_fit import Start, fit_joint
+from unbin.likelihood.joint_fit import fit_joint
+from unbin.likelihood.joint_start import Start
 from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import evidence, reference_bins, score_sums, used_statistics

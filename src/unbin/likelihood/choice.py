@@ -26,7 +26,8 @@ from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.fit import solve
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.joint import JointProblem, joint_sums, make_joint
-from unbin.likelihood.joint_fit import Start, solve_joint
+from unbin.likelihood.joint_fit import solve_joint
+from unbin.likelihood.joint_start import Start
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import starting_point

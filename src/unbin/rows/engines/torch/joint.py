@@ -107,7 +107,7 @@ def meat(
 
 
 def column_sums(rows: TorchRows) -> tuple[BlockSums, ...]:
-    """See ``likelihood.joint_fit.column_sums``."""
+    """See ``likelihood.joint_start.column_sums``."""
     n_tables = 1 + len(rows.others)
     totals: list[Any] = [None] * n_tables
     for tiles in rows.batches(2 * rows.matrix.shape[2]):
