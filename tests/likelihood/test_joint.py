@@ -102,6 +102,26 @@ def test_the_scores_of_the_tables_add(family):
     np.testing.assert_allclose(found.information, information, rtol=1e-9)
 
 
+def test_sums_by_block_are_made_of_crossed_cells(monkeypatch):
+    X, partitions = people()
+    y = outcome("gaussian", X @ [0.5, -0.4], np.random.default_rng(1))
+    ward = np.random.default_rng(2).integers(0, 3, len(y)).astype(str)
+    edges = EDGES["gaussian"]
+    bins = [edges, edges, edges, [-np.inf, 0.0, np.inf], edges]
+    problem = problem_of(X, tables(y, [*partitions, ward, partitions[1]], bins), "gaussian")
+    rows = problem.first.design.in_memory()
+    crossings = joint._crossings(problem.views(), joint.partitions_of(rows))
+    # sex and age together; wards have other bins, and are not crossed with what comes after
+    assert [crossing.tables for crossing in crossings] == [(0,), (1, 2), (3,), (4,)]
+    assert [crossing.n_cells for crossing in crossings] == [8, 10, 3, 2]
+    together = joint._moments(problem, FREE["gaussian"])
+    monkeypatch.setattr(joint, "_MOST_CELLS", 1)
+    for one, other in zip(together, joint._moments(problem, FREE["gaussian"]), strict=True):
+        np.testing.assert_allclose(one.mean, other.mean, rtol=1e-12)
+        np.testing.assert_allclose(one.derivative, other.derivative, rtol=1e-10, atol=1e-12)
+        np.testing.assert_allclose(one.covariance, other.covariance, rtol=1e-10, atol=1e-12)
+
+
 def test_thresholds_live_on_the_union_of_edges():
     bins = [[-np.inf, -0.7, 0.2, np.inf], [-np.inf, 0.2, 1.0, np.inf], [-np.inf, 1.0, np.inf]]
     X, _, targets = example("ordinal", bins)

@@ -19,6 +19,7 @@ small table share, and with it their contrasts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -52,6 +53,8 @@ from unbin.rows.rows import Rows, kernel
 EFFECT_NODES = 5
 """Quadrature points of a random intercept: with small tables beside it, it need not be small."""
 _TILE_CELLS = 1 << 15
+_MOST_CELLS = 64
+"""Cells up to which sums by block of several tables are made of those by crossed cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,12 @@ class View:
     def n_statistics(self) -> int:
         """Bins of the table, and the total if it has means."""
         return self.n_bins + self.total
+
+    def sees_as(self, other: View) -> bool:
+        """Tell whether another table has the same statistics."""
+        if self.bins is None or other.bins is None or self.total != other.total:
+            return False
+        return np.array_equal(self.bins, other.bins)
 
     def of(self, values: FloatArray) -> FloatArray:
         """Add up values of the law's statistics, the last axis, to those of the table."""
@@ -338,23 +347,80 @@ def joint_moment_sums(
     """Return, per table and block, what ``moment_sums`` does, from one model of every row."""
     partitions = partitions_of(rows)
     width = 1 + rows.matrix.shape[1] + views[0].law.coordinates.n_row_nuisance
-    tables = []
-    for view, (blocks, _) in zip(views, partitions, strict=True):
-        b, k = len(blocks), view.n_statistics
-        tables.append((np.zeros((b, k)), np.zeros((b, k, width)), np.zeros((b, k, k))))
+    crossings = _crossings(views, partitions)
+    totals = []
+    for crossing in crossings:
+        b, k = crossing.n_cells, views[crossing.tables[0]].n_statistics
+        totals.append((np.zeros((b, k)), np.zeros((b, k, width)), np.zeros((b, k, k))))
     size = max(view.law.n_statistics for view in views)
     for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
         models = _models(rows, views, partitions, tile, free, True)
         columns = rows.matrix[tile].T
-        for k, (view, model, sums) in enumerate(zip(views, models, tables, strict=True)):
+        for crossing, sums in zip(crossings, totals, strict=True):
+            first = crossing.tables[0]
+            view, model = views[first], models[first]
             parts = (model.mean, model.d_eta, model.d_nuisance, model.extra)
-            if k == 0:
+            if first == 0:
                 accumulate(*parts, rows.matrix.T, tile.start, rows.start, *sums, True, view.n_bins)
             else:
-                add_rows(partitions[k][1][tile], *parts, columns, *sums, view.n_bins)
-    return tuple(
-        BlockSums(blocks, sums) for (blocks, _), sums in zip(partitions, tables, strict=True)
-    )
+                cells = crossing.cells([partitions[t][1][tile] for t in crossing.tables])
+                add_rows(cells, *parts, columns, *sums, view.n_bins)
+    pairs = zip(crossings, totals, strict=True)
+    each = [own for crossing, sums in pairs for own in crossing.by_table(sums)]
+    return tuple(BlockSums(blocks, own) for (blocks, _), own in zip(partitions, each, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossing:
+    """Neighbouring tables whose sums are made of those of their crossed cells.
+
+    Attributes
+    ----------
+    tables : tuple of int
+    size : tuple of int
+        Blocks of each.
+    """
+
+    tables: tuple[int, ...]
+    size: tuple[int, ...]
+
+    @property
+    def n_cells(self) -> int:
+        return math.prod(self.size)
+
+    def cells(self, places: Sequence[IntArray]) -> IntArray:
+        """Return the cell of each row, from its places among the blocks of each table."""
+        found = places[0]
+        for size, place in zip(self.size[1:], places[1:], strict=True):
+            found = found * size + place
+        return found
+
+    def by_table(self, sums: tuple[FloatArray, ...]) -> list[tuple[FloatArray, ...]]:
+        """Return the sums by block of each table, from those by cell."""
+        found = []
+        for t in range(len(self.size)):
+            others = tuple(s for s in range(len(self.size)) if s != t)
+            cells = (each.reshape(*self.size, *each.shape[1:]) for each in sums)
+            found.append(tuple(each.sum(axis=others) for each in cells))
+        return found
+
+
+def _crossings(
+    views: Sequence[View], partitions: Sequence[tuple[IntArray, IntArray]]
+) -> list[_Crossing]:
+    """Put neighbouring tables of the same bins together as long as their cells are few.
+
+    The first is alone: its blocks are those by which rows are laid out.
+    """
+    found = [_Crossing((0,), (len(partitions[0][0]),))]
+    for t in range(1, len(views)):
+        last, size = found[-1], len(partitions[t][0])
+        alike = last.tables[0] > 0 and views[t].sees_as(views[last.tables[0]])
+        if alike and last.n_cells * size <= _MOST_CELLS:
+            found[-1] = _Crossing((*last.tables, t), (*last.size, size))
+        else:
+            found.append(_Crossing((t,), (size,)))
+    return found
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

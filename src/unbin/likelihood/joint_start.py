@@ -1,4 +1,4 @@
-"""Where a fit to several tables starts: the regression of block means on block means, of all tables.
+"""Where a fit to several tables starts: block means of all tables, regressed on block means.
 
 One-way tables of the features make it good: their blocks differ by just these features.
 """

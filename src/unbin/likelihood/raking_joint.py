@@ -23,11 +23,12 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numba import njit
 
-from unbin._blocks import Span, block_of_rows, spans_of
+from unbin._blocks import Span, spans_of
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family
@@ -122,6 +123,11 @@ class _Bins:
     held: BinArray
 
 
+def _codes(start: IntArray) -> Any:
+    """Return the block of each row, in 32 bits as those of further tables."""
+    return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
+
+
 @dataclass(frozen=True)
 class JointRaking:
     """What is needed to impute the targets of rows that several tables count.
@@ -190,7 +196,7 @@ class JointRaking:
             eta=design.eta(theta),
             start=design.start,
             order=design.order,
-            codes=(block_of_rows(design.start), *design.in_memory().others),
+            codes=(_codes(design.start), *design.in_memory().others),
             counts=tuple(counts_to_meet(release, family, fitted) for release, fitted in pairs),
             names=tables.names,
             blocks=tuple(release.blocks for release in tables.releases),

@@ -219,7 +219,7 @@ def arrange(
     for _ in LocalParts(range(0, n, _TILE_ROWS), n_threads).stream(gather):
         pass
     laid_out = np.zeros(n) if offset is None else offset[order]
-    further = tuple(codes[order] for codes in others)
+    further = _in_order(others, order)
     return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further), order
 
 
@@ -247,8 +247,14 @@ def arrange_columns(
     for j, values in enumerate(columns):
         _place_column(values, order, center[j], scale[j], matrix[:, j], key)
     laid_out = np.zeros(len(codes)) if offset is None else offset[order]
-    further = tuple(codes[order] for codes in others)
+    further = _in_order(others, order)
     return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further)
+
+
+def _in_order(others: tuple[IntArray, ...], order: IntArray) -> tuple[IntArray, ...]:
+    """Return codes in the order of the rows, in 32 bits: there may be many partitions."""
+    found: tuple[Any, ...] = tuple(codes.astype(np.int32)[order] for codes in others)
+    return found
 
 
 def _stable_order(codes: IntArray, n_codes: int) -> IntArray:
