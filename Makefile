@@ -19,6 +19,7 @@ lint: .venv/installed-dev
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/likelihood.py
+	$(BIN)/python benchmarks/several.py
 	$(BIN)/python benchmarks/cores.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/out_of_core.py

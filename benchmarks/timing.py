@@ -48,8 +48,12 @@ from pathlib import Path
 def status(key):
     line = next(l for l in Path("/proc/self/status").read_text().splitlines() if l.startswith(key))
     return int(line.split()[1]) * 1024
+def table(X, ids):
+    y = X[:, 0] + np.random.default_rng(1).normal(size=len(X))
+    return unbin.aggregate(y, ids, {bins}).align(ids)
 def fit(X, codes):
-    target = unbin.aggregate(X[:, 0], codes, {bins}).align(codes)
+    further = (table(X, np.digitize(x, [-1.0, -0.3, 0.3, 1.0])) for x in X.T[:{more}])
+    target = unbin.join(table(X, codes), *further)
     Path("/proc/self/clear_refs").write_text("5")
     unbin.AggregatedGLM(method="{method}").fit(X, target)
 rng = np.random.default_rng(0)
@@ -63,9 +67,12 @@ print((status("VmHWM") - empty) / X.nbytes)
 """
 
 
-def peak_memory(method: str, n: int, d: int, bins: int) -> str:
-    """Return peak memory of a gaussian fit in a fresh process, X included, as a multiple of X."""
-    code = MEMORY.format(method=method, n=n, d=d, bins=bins)
+def peak_memory(method: str, n: int, d: int, bins: int, more: int = 0) -> str:
+    """Return peak memory of a gaussian fit in a fresh process, X included, as a multiple of X.
+
+    ``more`` are tables by features beside the one by block.
+    """
+    code = MEMORY.format(method=method, n=n, d=d, bins=bins, more=more)
     out = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True
     )

@@ -186,6 +186,7 @@ def _audit(
     """Audit every ``step``-th person."""
     chosen = {name: None if level is None else level[::step] for name, level in levels.items()}
     common_settings = {"bins": BINS, "target_transform": "log", "random_state": 0}
+    common_settings |= {"together": False}  # the levels are alternatives
     return unbin.audit(
         X[::step],
         y[::step],

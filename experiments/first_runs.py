@@ -34,6 +34,8 @@ import nonlinear
 import permutation
 import randhie
 import real
+import several_tables
+import several_tables_coverage
 import slopes
 import sparcs
 import suppression
@@ -82,6 +84,26 @@ def _nonlinear() -> list[float]:
 
 def _permutation() -> list[float]:
     return [permutation.share_rejected("block-means", "gaussian", 0.15, 10)]
+
+
+def _several_tables_coverage() -> list[float]:
+    scenes = ("three tables", "suppressed 1 to 10", "ordinal")
+    found = [several_tables_coverage.one_run(scene, True, 0) for scene in scenes]
+    return [float(x) for run in found for x in (*run.error, *run.se)]
+
+
+def _several_tables() -> list[float]:
+    return [several_tables.errors("Hsb82", several_tables.hsb82(), 1)["together"]]
+
+
+def _several_tables_coefficients() -> list[float]:
+    rows, _ = several_tables.coefficients("Hsb82", several_tables.hsb82())
+    return [row[key] for row in rows for key in ("coef", "se", "oracle")]
+
+
+def _several_tables_binary() -> list[float]:
+    row = several_tables.binary(1, ("one-way, noise",))[0]
+    return [row["log_loss"], row["rms_from_oracle"]]
 
 
 def _randhie() -> list[float]:
@@ -176,6 +198,10 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "permutation": _permutation,
     "randhie": _randhie,
     "randhie_selection": _randhie_selection,
+    "several_tables": _several_tables,
+    "several_tables_binary": _several_tables_binary,
+    "several_tables_coefficients": _several_tables_coefficients,
+    "several_tables_coverage": _several_tables_coverage,
     "slopes": _slopes,
     "suppression": _suppression,
 }

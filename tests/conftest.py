@@ -14,6 +14,7 @@ from tests.helpers.paths import EXPERIMENTS
 
 if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
     collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py"]
+    collect_ignore += ["likelihood/test_joint_coverage.py"]
 
 # the same examples in every run of CI; a developer's machine keeps exploring
 settings.register_profile("ci", derandomize=True, deadline=None)
@@ -64,6 +65,30 @@ def study():
         unbin.AggregatedGLM().fit(frame, y),
         unbin.AggregatedGLM(method="matching", random_state=0).fit(frame, target),
     )
+
+
+@pytest.fixture(scope="session")
+def joint(study):
+    """Return a fit to two tables of hostile names; only the first has counts to be masked."""
+    first, second = (pd.Series(ids, name=name) for name, ids in (
+        (HOSTILE[0], study.blocks),
+        (HOSTILE[3], np.digitize(study.X.iloc[:, 2], np.linspace(-1, 1, 11)).astype(str)),
+    ))  # fmt: skip
+    target = unbin.join(
+        study.release.align(first), unbin.aggregate(study.y, second, bins=3).align(second)
+    )
+    return unbin.AggregatedGLM(random_state=0).fit(study.X, target)
+
+
+@pytest.fixture(scope="session")
+def crowd():
+    """Return a fit to ten tables of the same people."""
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame(rng.normal(size=(3000, 10)), columns=[f"x{j}" for j in range(10)])
+    y = 0.3 * X.to_numpy().sum(axis=1) + rng.normal(size=3000)
+    cuts = [pd.Series(np.digitize(X[name], [-1, 0, 1]), name=f"by {name}") for name in X]
+    tables = [unbin.aggregate(y, ids, bins=3).align(ids) for ids in cuts]
+    return unbin.AggregatedGLM().fit(X, unbin.join(*tables))
 
 
 @pytest.fixture(scope="session")

@@ -17,7 +17,16 @@ import pytest
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import KFold, cross_val_score
 
-from unbin import AggregatedGLM, AggregatedTarget, BlockKFold, Release, aggregate
+from unbin import (
+    AggregatedGLM,
+    AggregatedTarget,
+    BlockKFold,
+    Release,
+    aggregate,
+    cross_validate,
+    join,
+    permutation_test,
+)
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -259,7 +268,33 @@ TARGET = [
     ("folds-fractional", lambda: BlockKFold(2.5), ParameterError, "n_splits: must be a whole number, got 2.5"),
     ("folds-shuffle", lambda: BlockKFold(2, shuffle="yes"), ParameterError, "shuffle: must be a bool, got 'yes'; pass True or False"),
     ("folds-too-many", lambda: list(BlockKFold(3).split(None, target())), ParameterError, "n_splits: 3 folds need as many blocks, got 2; lower n_splits"),
+    ("folds-joined", lambda: list(BlockKFold(2).split(None, JOINED)), AggregatedTargetError, r"y: the rows of 2 tables of the same people cannot be split, every row counts in all of them; use unbin\.cross_validate"),
     ("folds-plain-y", lambda: list(BlockKFold(2).split(None, np.zeros(7))), AggregatedTargetError, r"y: BlockKFold splits an aggregated target, got ndarray; pass release\.align"),
+]  # fmt: skip
+
+
+SEVERAL = [
+    ("join-nothing", lambda: join(), ParameterError, r"join: needs aligned tables, got none; pass release\.align"),
+    ("join-release", lambda: join(AGGREGATED, AGGREGATED.release), ParameterError, "join: table 2 must be an aligned release, got Release; pass"),
+    ("join-text", lambda: join("county"), ParameterError, "join: table 1 must be an aligned release, got str; pass"),
+    ("join-twice", lambda: join(AGGREGATED, JOINED), ParameterError, "join: tables must be different, got the same one as table 1 and table 2; pass it once"),
+    ("join-other-people", lambda: join(AGGREGATED, target()), AlignmentError, "join: the tables must be of the same people, got 72 rows in the first and 7 in table 2; align"),
+    ("join-scale", lambda: join(AGGREGATED, scale="yes"), ParameterError, "scale: must be a bool, got 'yes'; pass True or False"),
+    ("joined-rows", lambda: JOINED[:6], SplitBlockError, r"rows: tables of the same people cannot be split by rows, every row counts in all of the 2 tables; leave out blocks of a table with unbin\.cross_validate"),
+    ("joined-values", lambda: np.asarray(JOINED), AggregatedTargetError, "aggregated target: it has no value per row"),
+    ("joined-table", lambda: JOINED.table("state"), ParameterError, "table: unknown, got 'state'; use one of 'county', 'half'"),
+    ("validate-model", lambda: cross_validate("glm", X, JOINED), ParameterError, "model: must be of class AggregatedGLM, got str; pass a model with its settings"),
+    ("validate-matching", lambda: cross_validate(glm(), X, JOINED), ParameterError, "method: unknown, got 'matching'; use one of 'likelihood'"),
+    ("validate-numbers", lambda: cross_validate(LIKELIHOOD, X, Y), AggregatedTargetError, r"target: must be an aggregated target, got ndarray; pass release\.align\(blocks\) or unbin\.join"),
+    ("validate-mapping", lambda: cross_validate(LIKELIHOOD, X, {"county": AGGREGATED.release}), AggregatedTargetError, "target: must be an aggregated target, got dict; pass"),
+    ("validate-one-fold", lambda: cross_validate(LIKELIHOOD, X, JOINED, 1), ParameterError, "n_splits: must be a whole number, got 1; pass 2 or more"),
+    ("validate-many-folds", lambda: cross_validate(LIKELIHOOD, X, JOINED, 8), ParameterError, "n_splits: 8 folds need 16 blocks with published counts, got 14; lower n_splits, or name another table"),
+    ("validate-few-blocks", lambda: cross_validate(LIKELIHOOD, X, JOINED, table="half"), ParameterError, "n_splits: 5 folds need 10 blocks with published counts, got 2; lower"),
+    ("validate-table", lambda: cross_validate(LIKELIHOOD, X, JOINED, table="state"), ParameterError, "table: unknown, got 'state'; use one of 'county', 'half'"),
+    ("validate-seed", lambda: cross_validate(LIKELIHOOD, X, JOINED, random_state="x"), ParameterError, "random_state: must be a seed, got 'x'; pass"),
+    ("permute-without-table", lambda: permutation_test(LIKELIHOOD, X, JOINED), ParameterError, "table: must name the table whose blocks are dealt out, got none of 'county', 'half'; pass table="),
+    ("permute-values", lambda: permutation_test(LIKELIHOOD, X, JOINED, y=Y, table="county"), ParameterError, "y, kind: targets permuted within the blocks of one table would change the others, got 2 tables; test one table alone"),
+    ("score-means", lambda: AggregatedGLM().fit(X, Y).score(X, MEANS), ReleaseError, "score: the log score is one of counts, got tables without any; publish a histogram"),
 ]  # fmt: skip
 
 
@@ -272,6 +307,14 @@ def _people():
 
 X, Y, BLOCKS = _people()
 AGGREGATED = aggregate(Y, BLOCKS, bins=[-1, 0, 1, 2, INF]).align(BLOCKS)
+BY_COUNTY, BY_HALF = (
+    aggregate(Y, ids, bins=[-1, 0, 1, 2, INF]).align(ids)
+    for ids in (pd.Series(BLOCKS, name="county"), pd.Series(np.arange(72) % 2, name="half"))
+)
+JOINED = join(BY_COUNTY, BY_HALF)
+MEANS = Release.from_means({"block": np.unique(BLOCKS), "mean": np.ones(12)}).align(BLOCKS)
+LIKELIHOOD = AggregatedGLM()
+PEOPLE = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "county": BLOCKS})
 ONE_BLOCK = list("aaabbbb")
 CONTRADICTION = (
     histogram()
@@ -347,6 +390,19 @@ FIT = [
     ("release-not-aligned", {}, {"y": AGGREGATED.release}, AggregatedTargetError, r"y: a release does not know the rows of X.*; pass release\.align\(blocks\)"),
     ("list-of-both", {}, {"y": [AGGREGATED, Y]}, AggregatedTargetError, "y: a list of targets must hold aggregated targets only, got"),
     ("list-second-too-short", {}, {"y": [AGGREGATED, AGGREGATED[:6]]}, AlignmentError, "y: .*6 .*72"),
+    ("joined-matching", {}, {"y": JOINED}, ParameterError, "method: matching, the paper's, takes one table, got 2 of the same people; use method='likelihood'"),
+    ("joined-rows-of-x", {"method": "likelihood"}, {"X": X[:-1], "y": JOINED}, AlignmentError, "y: 72 rows were aligned with the release, X has 71; pass"),
+    ("joined-domain", {"method": "likelihood", "family": "binomial"}, {"y": JOINED}, DomainError, r"the bin \(1, 2\] holds no value of the domain \[0, 1\] of family 'binomial'"),
+    ("joined-and-numbers", {"method": "likelihood"}, {"y": [JOINED, Y]}, AggregatedTargetError, "y: a list of targets must hold aggregated targets only, got"),
+    ("contextual-unknown", {"method": "likelihood", "contextual": "state"}, {"y": JOINED}, ParameterError, "contextual: unknown, got 'state'; use one of 'county', 'half'"),
+    ("contextual-of-one", {"method": "likelihood", "contextual": "state"}, {}, ParameterError, "contextual: must be True, False, 'auto' or the name of a table, got 'state'; the target has one table"),
+    ("contextual-matching", {"contextual": "county"}, {"y": JOINED}, ParameterError, "contextual: needs method='likelihood', got 'matching'"),
+    ("contextual-column", {"method": "likelihood", "contextual": "state"}, {"X": PEOPLE, "y": {"county": AGGREGATED.release}, "features": ["a", "b"]}, ParameterError, "contextual: must be True, False, 'auto' or the name of a table, got 'state'; the target has one table"),
+    ("mapping-empty", {}, {"X": PEOPLE, "y": {}}, AggregatedTargetError, r"y: must map columns of X to tables, got none; pass \{column: release\}"),
+    ("mapping-of-array", {}, {"y": {"county": AGGREGATED.release}}, ParameterError, "y: tables by columns of X need files or a frame, got ndarray; pass"),
+    ("mapping-aligned", {}, {"X": PEOPLE, "y": {"county": AGGREGATED}}, AggregatedTargetError, r"y\['county'\]: must be a release, got AggregatedTarget; pass"),
+    ("mapping-column", {}, {"X": PEOPLE, "y": {"state": AGGREGATED.release}}, ParameterError, "y: must name columns of X, got 'state', X has 'a', 'b', 'county'; check its name"),
+    ("mapping-features", {}, {"X": PEOPLE, "y": {"county": AGGREGATED.release}, "features": 3}, ParameterError, r"features: must list the columns that are features, got 3; pass features=\[\.\.\.\]"),
     ("contradiction", {}, {"X": X[:7], "y": CONTRADICTION}, ReleaseError, "block 'a': its statistics contradict each other, .*; check that the histogram and the order statistics are about the same people"),
 ]  # fmt: skip
 
@@ -364,7 +420,7 @@ def raised(error, call):
     return str(info.value)
 
 
-@pytest.mark.parametrize(("call", "error", "message"), parametrised(READING + TARGET))
+@pytest.mark.parametrize(("call", "error", "message"), parametrised(READING + TARGET + SEVERAL))
 def test_bad_input(call, error, message):
     text = raised(error, call)
     assert re.match(message, text) or re.search(f"^[^:]+: .*{message}", text), text
@@ -382,7 +438,7 @@ def test_bad_fit(parameters, arguments, error, message):
 
 
 def test_names_are_unique_and_many():
-    names = [row[0] for row in READING + TARGET + FIT]
+    names = [row[0] for row in READING + TARGET + SEVERAL + FIT]
     assert len(set(names)) == len(names) >= 70
 
 

@@ -136,6 +136,54 @@ def fits() -> Iterator[Call]:
     yield Call("fit", "dask of arrays", lambda: glm(engine="dask").fit(X, target))
 
 
+def several_tables() -> Iterator[Call]:
+    """Return fits to several tables, aligned or by their columns, that cannot be."""
+    s, glm, group = study(), unbin.AggregatedGLM, "fit, several tables"
+    county, sex = s.columns["county"], s.columns["sex"]
+    yield accepted(group, lambda: glm(contextual="county").fit(s.X, s.joined))
+    yield from each(group, "X", matrices_like(s.X), lambda v: glm().fit(v, s.joined))
+    use = lambda v: glm().fit(s.X, s.joined, offset=v)  # noqa: E731
+    yield from each(group, "offset", vectors_like(s.y), use)
+    names = ["x", "", "State", 3, None, [], NAN, {}, ("county",)]
+    use = lambda v: glm(contextual=v).fit(s.X, s.joined)  # noqa: E731
+    yield from each(group, "contextual", names, use)
+    yield from each(
+        group, "of one, contextual", ["x", "sex"], lambda v: glm(contextual=v).fit(s.X, s.target)
+    )
+
+    def by_column(given: dict[str, Any]) -> Any:
+        usual = {"X": s.people, "y": s.columns, "features": ["x", "z"]}
+        return glm().fit(**{**usual, **given})
+
+    yield accepted(group, lambda: by_column({}))
+    tables: list[Any] = [
+        {},
+        {"county": None},
+        {"county": s.y, "sex": sex},
+        {"county": s.joined},
+        {"county": county, "nowhere": sex},
+        {"county": county, "x": sex},
+        {"county": sex, "sex": county},
+        {"county": county, "sex": county},
+        {"county": county, 3: sex},
+        {"county": county, (): sex},
+        {"county": county, ("sex", "sex"): sex},
+        {"county": county, ("county",): sex},
+        {"county": county, ("sex", 3): sex},
+        {None: county},
+    ]
+    yield from each(group, "y", tables, lambda v: by_column({"y": v}))
+    odd: dict[str, list[Any]] = {
+        "X": [s.X, None, "nowhere.parquet", s.people[:-1], s.people.iloc[:0], s.people[["x", "z"]]],
+        "features": [None, [], "x", ["nowhere"], ["x", "x"], ["x", "sex"], 3],
+        "offset": ["nowhere", "sex", [1.0]],
+        "block": ["county", 3],
+    }
+    yield from each(group, "by columns,", keywords(odd), by_column)
+    missing = s.people.assign(sex=np.where(s.people["x"] > 0, s.sex, None))
+    yield Call(group, "by columns, ids missing that are counted", lambda: by_column({"X": missing}))
+
+
 def poor_data() -> Iterator[Call]:
     """Return fits to data that say nothing, or too much: refused, or called not identified."""
     s, glm = study(), unbin.AggregatedGLM
@@ -246,4 +294,4 @@ def regressors() -> Iterator[Call]:
     yield Call(group, "impute of no fit", new.impute)
 
 
-GROUPS = (settings, fits, poor_data, predictions, questions, regressors)
+GROUPS = (settings, fits, several_tables, poor_data, predictions, questions, regressors)

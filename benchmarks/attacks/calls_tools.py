@@ -49,6 +49,20 @@ def permutations() -> Iterator[Call]:
 
     yield accepted(group, lambda: test({}))
     yield accepted(group, lambda: test({"y": s.y}))
+    yield accepted(group, lambda: test({"target": s.joined, "table": "county"}))
+    names = [*ODD, "", "State", ["county"], True]
+    use = lambda v: test({"target": s.joined, "table": v})  # noqa: E731
+    yield from each(group, "several tables, table", names, use)
+    yield from each(
+        group,
+        "table",
+        [n for n in names if n is not None],
+        lambda v: test({"table": v}),
+    )
+    known = [{"y": s.y}, {"kind": "error"}, {"kind": "paper", "y": s.y}, {"kind": "x"}]
+    use = lambda v: test({"target": s.joined, "table": "county", **v})  # noqa: E731
+    yield from each(group, "several tables,", known, use)
+    yield Call(group, "a table of two blocks", lambda: use({"table": "sex"}))
     yield from each(group, "X", matrices_like(s.X), lambda v: test({"X": v}))
     yield from each(group, "y", vectors_like(s.y), lambda v: test({"y": v}))
     choices = {
@@ -59,6 +73,52 @@ def permutations() -> Iterator[Call]:
         "random_state": SEEDS,
     }
     yield from each(group, "", keywords(choices), test)
+
+
+def joins() -> Iterator[Call]:
+    """Return tables that cannot be joined, and what cannot be done with joined ones."""
+    s, county = study(), study().joined.tables[0]
+    yield accepted("join", lambda: unbin.join(*s.joined.tables))
+    others = [*ODD, s.y, s.release, s.blocks, [s.target], county, s.joined, "county"]
+    yield from each("join", "a table and", others, lambda v: unbin.join(county, v))
+    shorter = unbin.aggregate(s.y[:300], s.sex[:300], 5).align(s.sex[:300])
+    yield Call("join", "of other people", lambda: unbin.join(county, shorter))
+    yield Call("join", "of nothing", unbin.join)
+    flags = ["x", None, 2, [], NAN]
+    yield from each("join", "scale", flags, lambda v: unbin.join(county, scale=v))
+    rows = [0, slice(3), [0, 1], np.arange(600) < 9, "x", None, (0, 1)]
+    yield from each("join", "rows", rows, lambda v: s.joined[v])
+    yield from each("join", "read by", [np.asarray, list, sorted], lambda v: v(s.joined))
+    yield from each("join", "table", [*ODD, "x"], s.joined.table)
+    regressor = unbin.AggregatedRegressor(LinearRegression())
+    matching = unbin.AggregatedGLM(method="matching")
+    models = {"matching": matching, "a regressor": regressor}
+    yield from each("join", "fitted by", models, lambda m: m.fit(s.X, s.joined))
+    yield Call("join", "scored by matching", lambda: s.matching.score(s.X, s.joined))
+    yield Call("join", "folds", lambda: list(unbin.BlockKFold().split(s.X, s.joined)))
+
+
+def left_out() -> Iterator[Call]:
+    s, group = study(), "cross_validate"
+
+    def validate(given: dict[str, Any]) -> Any:
+        usual = {"model": unbin.AggregatedGLM(), "X": s.X, "target": s.joined, "n_splits": 3}
+        return unbin.cross_validate(**{**usual, **given})
+
+    yield accepted(group, lambda: validate({}))
+    yield accepted(group, lambda: validate({"table": "county", "random_state": 0}))
+    yield accepted(group, lambda: validate({"target": s.target}))
+    yield from each(group, "X", matrices_like(s.X), lambda v: validate({"X": v}))
+    yield from each(group, "offset", vectors_like(s.y), lambda v: validate({"offset": v}))
+    matching = unbin.AggregatedGLM(method="matching")
+    choices: dict[str, list[Any]] = {
+        "model": [None, "x", 3, unbin.AggregatedGLM, LinearRegression(), [], matching],
+        "target": [s.y, None, s.release, "x", [s.joined], {"county": s.release}],
+        "n_splits": [*ODD, 0, 1, True, 31, 10**400],
+        "table": [*(value for value in ODD if value is not None), "State", "sex", ["county"]],
+        "random_state": SEEDS,
+    }
+    yield from each(group, "", keywords(choices), validate)
 
 
 def audits() -> Iterator[Call]:
@@ -234,7 +294,8 @@ def pictures() -> Iterator[Call]:
         "of several targets": s.several,
         "of scikit-learn": LinearRegression().fit(s.X, s.y),
     }
-    for what in ("coefficients", "histogram", "histograms", "objective_path", "published"):
+    by_model = "coefficients histogram histograms information objective_path published"
+    for what in by_model.split():
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
     render = partial(report.render_report, title="t")
     yield from each("report.render_report", "model", models, render)
@@ -251,7 +312,8 @@ def pictures() -> Iterator[Call]:
     yield accepted("plots.recovered", lambda: plots.recovered(s.y, s.y, [-1.0, 0, 1]))
     yield from each("plots.histogram", "block", ["nowhere", 3, [], NAN], show)
     yield from each("plots.histograms", "blocks", ["nowhere", 3, [], NAN, [[]]], several)
-    looks = {"smallest": ["x", None, NAN, -1, 1.5], "fitted": ["x", None, 2], "ax": ["x", 3, []]}
+    looks = {"smallest": ["x", None, NAN, -1, 1.5], "fitted": ["x", None, 2], "ax": ["x", 3, []],
+             "table": ["x", 3, []]}  # fmt: skip
     yield from each("plots.histogram", "", keywords(looks), lambda v: show("00", **v))
     yield from each("plots.histograms", "", keywords(looks), lambda v: several(["00"], **v))
     curves = partial(plots.errors_by_bins, [2, 5])
@@ -262,6 +324,7 @@ def pictures() -> Iterator[Call]:
     sizes = without(vectors_like(np.arange(9.0)), "too short", "too long", "empty")
     use = lambda v: plots.errors_by_bins(v, {"a": np.ones(9)})  # noqa: E731
     yield from each("plots.errors_by_bins", "bins", sizes, use)
+    yield Call("plots.information", "of one table", lambda: plots.information(s.model))
     yield Call("plots.histogram", "of matching", lambda: plots.histogram(s.matching, "00"))
     values, edges = without(vectors_like(s.y), "empty", "too short", "too long"), [-1.0, 0, 1]
     yield from each("plots.recovered", "z", values, lambda v: plots.recovered(v, s.y, edges))
@@ -278,4 +341,4 @@ def pictures() -> Iterator[Call]:
     yield from each("report.write_report", "html", pages, lambda v: report.write_report(place, v))
 
 
-GROUPS = (folds, permutations, audits, reading, saving, pictures)
+GROUPS = (folds, permutations, joins, left_out, audits, reading, saving, pictures)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 import unbin
 
@@ -88,10 +89,17 @@ def study() -> SimpleNamespace:
     release = unbin.aggregate(y, blocks, 5)
     target = release.align(blocks)
     context = unbin.AggregatedGLM(contextual=True).fit(X, target)
+    sex = np.where(rng.random(600) < 0.5, "f", "m")
+    people = pd.DataFrame({"x": X[:, 0], "z": X[:, 1], "county": blocks, "sex": sex})
+    columns = {name: unbin.aggregate(y, people[name], 5) for name in ("county", "sex")}
     return SimpleNamespace(
         X=X,
         y=y,
         blocks=blocks,
+        sex=sex,
+        people=people,
+        columns=columns,
+        joined=unbin.join(*(table.align(people[name]) for name, table in columns.items())),
         release=release,
         target=target,
         context=context,

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from unbin.regressor import AggregatedRegressor
     from unbin.release import AggregatedTarget, Release
     from unbin.release.aggregation import aggregate
+    from unbin.release.join import join
     from unbin.release.readers import read_release
     from unbin.results import plots, report
     from unbin.results.persistence import load, save
-    from unbin.selection import BlockKFold
+    from unbin.selection import BlockKFold, cross_validate
 
 __all__ = [
     "AggregatedGLM",
@@ -29,8 +30,10 @@ __all__ = [
     "Release",
     "aggregate",
     "audit",
+    "cross_validate",
     "datasets",
     "exceptions",
+    "join",
     "load",
     "permutation_test",
     "plots",
@@ -48,6 +51,8 @@ _HOME = {
     "Release": "unbin.release",
     "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
+    "cross_validate": "unbin.selection",
+    "join": "unbin.release.join",
     "load": "unbin.results.persistence",
     "permutation_test": "unbin.permutation",
     "read_release": "unbin.release.readers",

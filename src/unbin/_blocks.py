@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -97,3 +98,23 @@ def deal_blocks(
     fold = np.empty(n_blocks, dtype=np.int64)
     fold[order] = seats.ravel()[:n_blocks]
     return fold
+
+
+def deal_tables(
+    people: Sequence[IntArray],
+    usable: Sequence[int],
+    n_splits: int,
+    rng: np.random.Generator | None = None,
+) -> list[IntArray | None]:
+    """Return the fold of each block of several tables, None for a table that stays whole.
+
+    Those are the tables with fewer than two usable blocks per fold, unless all have so few.
+    """
+    if max(usable) < 2 * n_splits:
+        start = np.concatenate([[0], np.cumsum([len(n) for n in people])])
+        together = deal_blocks(np.concatenate(people), n_splits, rng)
+        return [together[low:high] for low, high in pairwise(start)]
+    return [
+        deal_blocks(n, n_splits, rng) if enough >= 2 * n_splits else None
+        for n, enough in zip(people, usable, strict=True)
+    ]

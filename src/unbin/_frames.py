@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -18,27 +18,21 @@ from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
 
 LONGEST_ID = 1000
 """Characters of a block id."""
+CROSSED = " | "
+"""Stands between the ids of a block that is a cell of several columns: "65-74 | f"."""
+OUTSIDE = "(outside the table)"
+"""The block of people whom a table does not count."""
 
 
 def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
     """Return one column of a pandas or polars frame, or of a mapping of arrays."""
-    if isinstance(frame, Mapping):
-        names, table = list(frame), frame
-    else:
-        try:
-            table = nw.from_native(frame, eager_only=True)
-        except TypeError:
-            raise ReleaseError(
-                f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars "
-                "frame, or a mapping of column names to arrays"
-            ) from None
-        except DuplicateError:
-            names = list(frame.columns)
-            twice = next(each for each in names if names.count(each) > 1)
-            raise ReleaseError(
-                f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
-            ) from None
-        names = table.columns
+    table = frame if isinstance(frame, Mapping) else _frame(frame)
+    if table is None:
+        raise ReleaseError(
+            f"frame: cannot be read, got {type(frame).__name__}; pass a pandas or polars frame, or "
+            "a mapping of column names to arrays"
+        )
+    names = list(table) if isinstance(table, Mapping) else table.columns
     if name not in names:
         known = ", ".join(map(repr, names)) or "no columns"
         raise ReleaseError(
@@ -46,6 +40,31 @@ def column(frame: Any, name: str, *, role: str) -> NDArray[Any]:
             "read"
         )
     return to_numpy(table[name], where=f"column {name!r}")
+
+
+def column_names(X: Any) -> list[str] | None:
+    """Return the names of a frame's columns, in memory or on Dask; None for anything else."""
+    frame = X if is_dask(X) else _frame(X)
+    found = getattr(frame, "columns", None)
+    return None if found is None else list(found)
+
+
+def select_columns(frame: Any, names: Sequence[str]) -> Any:
+    """Return some columns of a frame in memory, as a frame of its kind."""
+    return nw.from_native(frame, eager_only=True)[list(names)].to_native()
+
+
+def _frame(values: Any) -> nw.DataFrame[Any] | None:
+    """Return a frame in memory as narwhals sees it; None for anything else."""
+    try:
+        frame = nw.from_native(values, eager_only=True, pass_through=True)
+    except DuplicateError:
+        names = list(values.columns)
+        twice = next(each for each in names if names.count(each) > 1)
+        raise ReleaseError(
+            f"frame: every column must have a name of its own, got {twice!r} twice; rename one"
+        ) from None
+    return frame if isinstance(frame, nw.DataFrame) else None
 
 
 def to_numpy(
@@ -113,9 +132,24 @@ def refuse_huge(values: Any, *, where: str, error: type[UnbinError] = DomainErro
         )
 
 
-def as_text(values: ArrayLike, *, where: str) -> TextArray:
-    """Return block ids as text; whole numbers are written without a decimal point."""
+def as_text(values: ArrayLike, *, where: str, outside: bool = False) -> TextArray:
+    """Return block ids as text; whole numbers are written without a decimal point.
+
+    Parameters
+    ----------
+    values : (n,) ids, or a frame of several columns
+        The blocks of a frame are its cells: see ``cross_text``.
+    where : str
+        Named in errors.
+    outside : bool
+        Whether a missing id says that a person is outside the table.
+    """
+    columns = _columns(values)
+    if columns is not None:
+        return cross_text(columns, where=where, outside=outside)
     array = to_numpy(values, where=where, error=BlockError)
+    if outside and array.ndim == 1:
+        array = _with_outside(array)
     if array.ndim != 1:
         raise BlockError(
             f"{where}: block ids must be one-dimensional, got shape {array.shape}; pass one id per "
@@ -127,6 +161,75 @@ def as_text(values: ArrayLike, *, where: str) -> TextArray:
     if blank.any():
         raise _missing_id(where, blank)
     return text
+
+
+def cross_text(columns: Mapping[str, ArrayLike], *, where: str, outside: bool = False) -> TextArray:
+    """Return the ids of the cells of several columns, those of one cell side by side.
+
+    A person with a missing id in any column is outside the table, where that is allowed.
+    """
+    parts = [
+        as_text(values, where=f"{where}, column {name!r}", outside=outside)
+        for name, values in columns.items()
+    ]
+    text, codes = cross_codes([np.unique(part, return_inverse=True) for part in parts])
+    return np.asarray(text[codes])
+
+
+def cross_codes(columns: Sequence[tuple[TextArray, IntArray]]) -> tuple[TextArray, IntArray]:
+    """Return the cells of coded columns that have people, sorted, and the cell of each row.
+
+    Parameters
+    ----------
+    columns : sequence of ((b,) text, (n,))
+        The ids of each column, in any order, and the place of each row's among them.
+    """
+    text, codes = columns[0]
+    for further, place in columns[1:]:
+        pairs, codes = np.unique(codes * len(further) + place, return_inverse=True)
+        left, right = text[pairs // len(further)], further[pairs % len(further)]
+        gone = (left == OUTSIDE) | (right == OUTSIDE)
+        text = np.where(gone, OUTSIDE, np.char.add(np.char.add(left, CROSSED), right))
+    used = np.bincount(codes, minlength=len(text)) > 0
+    cells, order = np.unique(text[used], return_inverse=True)
+    place = np.zeros(len(text), dtype=np.int64)
+    place[used] = order
+    return cells, place[codes]
+
+
+def block_name(values: Any) -> str:
+    """Return what a frame or series calls its blocks, "" where it has no name."""
+    columns = _columns(values)
+    if columns is not None:
+        return ", ".join(columns)
+    name = getattr(values, "name", None)
+    return name if isinstance(name, str) else ""
+
+
+def _columns(values: Any) -> dict[str, Any] | None:
+    """Return the columns of a frame by their names; None for anything else."""
+    if isinstance(values, Mapping):
+        return {str(name): column for name, column in values.items()}
+    frame = _frame(values)
+    return None if frame is None else {name: frame[name].to_native() for name in frame.columns}
+
+
+def _with_outside(array: NDArray[Any]) -> NDArray[Any]:
+    """Put people without an id, where there are any, into a block of their own."""
+    if array.dtype.kind == "f":
+        missing = np.isnan(array)
+    elif array.dtype.kind == "M":
+        missing = np.isnat(array)
+    elif array.dtype.kind == "O":
+        missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
+    else:
+        return array
+    if not missing.any():
+        return array
+    result = np.full(len(array), OUTSIDE, dtype=object)
+    if not missing.all():
+        result[~missing] = _text(array[~missing], "blocks")
+    return result
 
 
 def _check_text(text: TextArray, where: str) -> None:
@@ -205,6 +308,8 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     if all(issubclass(cls, str) for cls in types):
         _check_length(np.array([len(value) for value in array], dtype=np.int64), where)
         return array.astype(np.str_)
+    if all(issubclass(cls, bool | np.bool_) for cls in types):
+        return array.astype(np.bool_).astype(np.str_)
     if all(issubclass(cls, int | np.integer) for cls in types):
         return np.array([str(int(value)) for value in array], dtype=np.str_)
     names = ", ".join(sorted(cls.__name__ for cls in types))

@@ -33,17 +33,25 @@ from unbin.fitting.inputs import (
     check_init,
     check_observed,
     check_rows,
+    context_blocks,
     feature_names,
     new_offset,
     note_columns,
+    tables_of,
     warn_of,
 )
 from unbin.fitting.methods import METHODS
-from unbin.fitting.model import Fit, Settings
+from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
-from unbin.fitting.tabulate import covariance_of, glance, summarise, tabulate
+from unbin.fitting.tabulate import (
+    covariance_of,
+    glance,
+    information_columns,
+    summarise,
+    tabulate,
+)
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
@@ -96,7 +104,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
         the effect within blocks and ``contextual_coef_`` that between blocks less that within
         (likelihood only). "auto": if they improve the predictive log score of held-out blocks, and
-        the test of ecological bias rejects.
+        the test of ecological bias rejects. Of several tables the blocks are those of the first,
+        or of the one named here.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}
@@ -147,14 +156,20 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
     block_sd_ : float, or (p,)
-        Standard deviation of the random block intercept, 0 where none shows (likelihood).
+        Standard deviation of the random block intercept, 0 where none shows (likelihood). Slopes
+        are then those within a block. Of several tables this is the spread of all partitions'
+        intercepts together, and slopes of ordinal outcomes and of those of two values are those of
+        the population, as a GLM of individual data has them.
     family_, alpha_ : as used, or lists of p
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
         and the best so far was fitted.
     standard_errors_ : (d,), or (p, d)
     published_ : Published, None or list of p
-        Published counts of each block beside those the fit expects (likelihood); see ``plots``.
+        Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
+        several tables, those of the first; ``tables_`` has them all.
+    tables_ : tuple of TableFit, or list of p
+        What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
         As used; "observed" for plain numbers.
     status_ : Enum, or list of p
@@ -261,18 +276,23 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
             memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
             array; or, with ``engine="torch"``, a tensor, best on the device already.
-        y : AggregatedTarget, list of them, or (n,) numbers
-            ``release.align(blocks)``; a list fits one model per target on the same X; plain numbers
-            are observed targets and give the ordinary GLM, the oracle. For files, Dask collections
-            and tensors with ``block`` the release itself, or a list of releases.
+        y : AggregatedTarget, JoinedTarget, list of them, mapping, or (n,) numbers
+            ``release.align(blocks)``, or ``join`` of several tables of the same people; a list fits
+            one model per target on the same X; plain numbers are observed targets and give the
+            ordinary GLM, the oracle. For files, Dask collections and tensors with ``block`` the
+            release itself, or a list of releases. For files and frames, also of pandas and polars,
+            the tables by the columns that hold their blocks: ``{"county": table, ("age_group",
+            "sex"): other}``, the blocks of the second its cells ("65-74 | f"). Beside other tables
+            a missing id says that a person is outside a table.
         offset : (n,), optional
             Added to the linear predictor, for example log exposure. The name of its column in files
             and frames.
         block : str, optional
-            The column of files and frames that holds block ids; beside a Dask array an array,
-            beside a tensor a tensor of whole numbers or an array of ids.
+            The column of files and Dask frames that holds block ids, unless y names it; beside a
+            Dask array an array, beside a tensor a tensor of whole numbers or an array of ids.
         features : list of str, optional
-            The columns of files and frames that are features.
+            The columns that are features, of files, Dask frames, and frames of which y names
+            columns.
 
         Returns
         -------
@@ -400,9 +420,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
             check_rows(targets, X.shape[0])
-            y = TRANSFORMS[self.target_transform].target(targets[0])
-            y.release.check_domain(fit.family.domain, family=fit.family.name)
-            blocks = y.blocks if blocks is None else blocks
+            transform = TRANSFORMS[self.target_transform]
+            y = [transform.target(table) for table in tables_of(targets[0])]
+            for table in y:
+                table.release.check_domain(fit.family.domain, family=fit.family.name)
+            blocks = context_blocks(fit.tables, targets[0]) if blocks is None else blocks
         else:
             check_consistent_length(X, y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
@@ -428,6 +450,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return found if self._several else found[0]
 
     @property
+    def tables_(self) -> tuple[TableFit, ...] | list[tuple[TableFit, ...]]:
+        """What the fit says of each of several tables, bins in the units of the target."""
+        check_is_fitted(self)
+        undo = TRANSFORMS[self.target_transform].undo
+        found = [tuple(table.with_edges(undo) for table in fit.tables) for fit in self._fits]
+        return found if self._several else found[0]
+
+    @property
     def method_(self) -> str:
         """The method as used: "observed" for a model of plain numbers."""
         check_is_fitted(self)
@@ -449,10 +479,16 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return summarise(fit, feature_names(self), self.method_, level)
 
     def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
-        """Return the coefficients as a pandas or polars frame, one row per term."""
+        """Return the coefficients as a pandas or polars frame, one row per term.
+
+        After a fit to several tables there is a column per table, ``information_…``: its share in
+        the information on each coefficient.
+        """
         check_is_fitted(self)
-        coefficients = tabulate(self._only_fit("tidy"), feature_names(self), level)
-        return to_frame(coefficients.columns(), backend)
+        fit, features = self._only_fit("tidy"), feature_names(self)
+        terms = tabulate(fit, features, level)
+        columns = {**terms.columns(), **information_columns(fit, terms.names, features)}
+        return to_frame(columns, backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""
@@ -492,7 +528,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             raise ParameterError(
                 f"target_transform: 'log' goes with family='gaussian', got {self.family!r}"
             )
-        contextual = value_or_auto("contextual", self.contextual, check_flag)
+        contextual = self._contextual()
         if contextual is not False and self.method != "likelihood":
             raise ParameterError("contextual: needs method='likelihood', got 'matching'")
         max_iter = _MAX_ITER[self.method] if self.max_iter is None else self.max_iter
@@ -526,6 +562,13 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
+
+    def _contextual(self) -> bool | None:
+        """Return whether there are contextual effects, None where the fit chooses."""
+        if isinstance(self.contextual, str) and self.contextual != "auto":
+            return True  # the name of a table, which the target has to have
+        found: bool | None = value_or_auto("contextual", self.contextual, check_flag)
+        return found
 
     def _assign(self, fits: list[Fit], *, several: bool, offset: bool, release: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""

@@ -27,6 +27,7 @@
     UserWarning
     ├── IdentificationWarning              coefficients that the release does not identify, and why
     ├── AlignmentWarning                   what was changed, on request, to make the table fit
+    ├── RakingWarning                      tables that imputed targets cannot all agree with
     └── SlowFitWarning                     a fit that will take minutes, and why
 
 Messages read "where: what, got what; what to do".
@@ -125,6 +126,10 @@ class IdentificationWarning(UserWarning):
 
 class AlignmentWarning(UserWarning):
     """What was rescaled or left out, on request, to tie a release to the rows of X."""
+
+
+class RakingWarning(UserWarning):
+    """Imputed targets do not agree with a table, which contradicts the others or the people."""
 
 
 class SlowFitWarning(UserWarning):

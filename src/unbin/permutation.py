@@ -32,13 +32,19 @@ from unbin._checks import check_choice, check_generator, check_kind, check_whole
 from unbin._frames import as_finite, refuse_huge, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
-from unbin.exceptions import AlignmentError, IdentificationWarning, ParameterError
+from unbin.exceptions import (
+    AlignmentError,
+    AlignmentWarning,
+    IdentificationWarning,
+    ParameterError,
+)
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.counts import block_targets
 from unbin.likelihood.statistics import published_counts, published_order
 from unbin.release import Release, tables
+from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget
 from unbin.rows.contextual import block_context
 
@@ -80,11 +86,12 @@ class PermutationTest:
 def permutation_test(
     model: AggregatedGLM,
     X: ArrayLike,
-    target: AggregatedTarget,
+    target: AggregatedTarget | JoinedTarget,
     n_permutations: int = 1000,
     *,
     y: ArrayLike | None = None,
     kind: str = "auto",
+    table: str | None = None,
     random_state: int | None = None,
     progress: bool = False,
 ) -> PermutationTest:
@@ -95,7 +102,7 @@ def permutation_test(
     model : AggregatedGLM
         Its settings; a copy is fitted.
     X : (n, d)
-    target : AggregatedTarget
+    target : AggregatedTarget or JoinedTarget
     n_permutations : int
     y : (n,), optional
         The individual targets, where they are available.
@@ -103,6 +110,10 @@ def permutation_test(
         "auto" is "error" with ``y`` and "block-means" without. "error" tests association within
         blocks, "block-means" association between blocks. "refit" costs ``n_permutations`` fits.
         "paper" is no test: it always rejects (see the module).
+    table : str, optional
+        Of several tables of the same people, the one whose blocks are dealt out; the others stay
+        as they are. Individual targets cannot be permuted there: within the blocks of one table
+        they would change the others.
     random_state : int, optional
     progress : bool
         Show a progress bar.
@@ -120,17 +131,24 @@ def permutation_test(
     """
     check_kind("model", model, AggregatedGLM, instead="a model with its settings")
     model._check_parameters()
+    joined = target if isinstance(target, JoinedTarget) and len(target.tables) > 1 else None
+    if joined is not None:
+        target = _named_table(joined, table, y, kind)
+    elif isinstance(target, JoinedTarget):
+        (target,) = target.tables
     if not isinstance(target, AggregatedTarget):
         raise ParameterError(
             f"target: must be an aggregated target, got {type(target).__name__}; pass "
             "release.align(blocks), and individual targets as y="
         )
+    if joined is None and table is not None:
+        check_choice("table", table, join(target).names)
     n_permutations = check_whole("n_permutations", n_permutations, low=1)
     if check_choice("kind", kind, ("auto", *NAMES)) == "auto":
         kind = "block-means" if y is None else "error"
     rng = check_generator(random_state)
     rounds = track(range(n_permutations), "permutations", disable=not progress)
-    job = _Job(model, X, target, rng, rounds)
+    job = _Job(model, X, target, joined, rng, rounds)
     run: Callable[[_Job], tuple[float, FloatArray]]
     if kind in _ERRORS:
         run = partial(_errors if kind == "error" else _paper, y=_check_targets(y, kind, job))
@@ -139,6 +157,7 @@ def permutation_test(
     with warnings.catch_warnings():  # valid whether or not the coefficients are identified
         warnings.simplefilter("ignore", IdentificationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", AlignmentWarning)  # tables dealt out contradict others
         seen, null = run(job)
     sign = -1 if kind in _ERRORS else 1
     tells = sign * (null - seen) >= -_TIE * abs(seen)
@@ -164,13 +183,22 @@ class _Job:
     model: AggregatedGLM
     X: ArrayLike
     target: AggregatedTarget
+    joined: JoinedTarget | None
     rng: np.random.Generator
     rounds: Iterable[int]
 
     def fit(self) -> AggregatedGLM:
-        """Fit a copy of the model to the release as published."""
+        """Fit a copy of the model to what was published."""
         model: AggregatedGLM = clone(self.model)
-        return model.fit(self.X, self.target)
+        return model.fit(self.X, self.target if self.joined is None else self.joined)
+
+    def with_release(self, release: Release) -> AggregatedTarget | JoinedTarget:
+        """Return the target with another release in place of the one whose blocks are dealt out."""
+        changed = AggregatedTarget(release, self.target.codes, self.target.name)
+        if self.joined is None:
+            return changed
+        tables = self.joined.tables
+        return join(*(changed if each is self.target else each for each in tables))
 
     def matrix(self) -> FloatArray:
         """Return the features as numbers, checked as a fit checks them."""
@@ -183,6 +211,24 @@ class _Job:
     def mean(self, fitted: AggregatedGLM) -> FloatArray:
         """Return the mean of everybody, their block's context included."""
         return fitted.predict(self.X, blocks=self.target.blocks)
+
+
+def _named_table(
+    target: JoinedTarget, table: str | None, y: ArrayLike | None, kind: str
+) -> AggregatedTarget:
+    """Return the table whose blocks are dealt out; raise where that is no test."""
+    if table is None:
+        raise ParameterError(
+            f"table: must name the table whose blocks are dealt out, got none of "
+            f"{', '.join(map(repr, target.names))}; pass table=..."
+        )
+    if y is not None or kind in _ERRORS:
+        raise ParameterError(
+            "y, kind: targets permuted within the blocks of one table would change the others, got "
+            f"{len(target.tables)} tables; test one table alone, or use kind='block-means' or "
+            "'refit'"
+        )
+    return target.table(table)
 
 
 def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
@@ -249,9 +295,10 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:
+        instead = "use kind='refit'" if job.joined else "pass the individual targets as y="
         raise ParameterError(
             f"kind: 'block-means' needs more blocks than features, got {len(mean)} blocks and "
-            f"{x.shape[1]} features; pass the individual targets as y="
+            f"{x.shape[1]} features; {instead}"
         )
     weight = np.sqrt(people / people.sum())
     basis = np.linalg.svd(weight[:, None] * (x - weight**2 @ x), full_matrices=False)
@@ -273,7 +320,7 @@ def _refits(job: _Job) -> tuple[float, FloatArray]:
 
     def refit() -> float:
         dealt = _with_tables(release, _deal(release.n, job.rng))
-        return -float(fixed.fit(job.X, AggregatedTarget(dealt, job.target.codes)).objective_)
+        return -float(fixed.fit(job.X, job.with_release(dealt)).objective_)
 
     return -float(fitted.objective_), np.array([refit() for _ in job.rounds])
 

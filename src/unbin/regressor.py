@@ -30,6 +30,7 @@ from unbin.matching.alternation import Alternation, Nearest, alternate, floored
 from unbin.matching.fit import matching_bounds, release_divergence
 from unbin.matching.objective import Objective
 from unbin.matching.start import block_means_start
+from unbin.release.join import JoinedTarget
 from unbin.release.target import AggregatedTarget
 from unbin.rows.design import Design, lay_out
 
@@ -266,7 +267,13 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             return None
         if len(targets) != 1:
             raise ParameterError("y: takes one target, got a list; fit them one by one")
-        return targets[0]
+        (target,) = targets
+        if isinstance(target, JoinedTarget):
+            raise ParameterError(
+                f"y: matching takes one table, got {len(target.tables)} of the same people; use "
+                "unbin.AggregatedGLM, whose likelihood takes several"
+            )
+        return target
 
     def _assign(self, found: Alternation, rows: Any, n_people: int, n_blocks: int) -> None:
         self.estimator_ = found.learned

@@ -35,3 +35,26 @@ def small(tmp_path):
         "block,lower,upper,count\n05001,,3,3\n05001,3,,1\n05003,,3,1\n05003,3,,2\n"
     )
     return tmp_path
+
+
+@pytest.fixture(scope="session")
+def tables(tmp_path_factory):
+    """Return a folder with people, their tables by county and by age group and sex, and a fit."""
+    place = tmp_path_factory.mktemp("tables")
+    people = simulate_patients().round(3)
+    people["age_group"] = (people["age"] // 10).astype(int)
+    people.to_csv(place / "people.csv", index=False)
+    made = run(
+        "aggregate", place / "people.csv", "--target", "cost", "--block", "county", "--block",
+        "age_group,sex", "--bins", 6, "--output", place,
+    )  # fmt: skip
+    assert made.exit_code == 0, made.output
+    fit = run(
+        "fit", place / "people.csv", place / "county.csv", place / "age_group-sex.csv", "--block",
+        "county", "--block", "age_group,sex", "--formula", FORMULA, "--output", place / "out",
+        "--write-imputed",
+    )  # fmt: skip
+    assert fit.exit_code == 0, fit.output
+    (place / "fit.txt").write_text(fit.stdout)
+    (place / "fit.err").write_text(fit.stderr)
+    return place

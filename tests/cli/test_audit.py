@@ -2,6 +2,7 @@
 
 import json
 
+import pandas as pd
 import pytest
 
 from tests.helpers.cli import run
@@ -28,7 +29,7 @@ def audit(folder, *args):
 def done(folder):
     return audit(
         folder, "--block", "region", "--block", "county", "--bins", "3,6", "--suppress", 11,
-        "--output", folder / "out", "--fail-above", 0.99,
+        "--alternatives", "--output", folder / "out", "--fail-above", 0.99,
     )  # fmt: skip
 
 
@@ -107,3 +108,40 @@ def test_errors_take_one_line(folder, args, code, message):
     assert result.exit_code == code
     assert result.stderr.startswith(f"Error: {message}")
     assert result.stderr.count("\n") == 1
+
+
+def test_tables_published_together(folder):
+    result = audit(folder, "--block", "county", "--block", "sex, region", "--bins", 4,
+                   "--fail-above", 0.1, "--output", folder / "both")  # fmt: skip
+    assert result.exit_code == 1
+    assert "county + sex, region, 4 bins, together" in result.stdout
+    assert "county + sex, region, 4 bins: together the best attack explains" in result.stdout
+    assert result.stderr.startswith("features: age, sex, los, region (left out: name)\n")
+    found = json.loads((folder / "both/audit.json").read_text())
+    assert [t["together"] for t in found["tables"]] == [False, False, True]
+    assert found["tables"][2]["levels"] == ["county", "sex, region"]
+    assert "<h2>Alone and together</h2>" in (folder / "both/report.html").read_text()
+
+
+def test_too_much_is_told_of_tables_together(folder):
+    """Each table alone is under the limit, all of them are not."""
+    args = ("--block", "sex", "--block", "los_group", "--block", "age_group", "--bins", 2)
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    people["los_group"] = pd.qcut(people["los"], 6, labels=list("abcdef"))
+    people["age_group"] = pd.qcut(people["age"], 6, labels=list("abcdef"))
+    people[["cost", "sex", "los_group", "age_group"]].to_csv(folder / "groups.csv", index=False)
+
+    def limited(*more):
+        return run("audit", folder / "groups.csv", "--target", "cost", *args, "--fail-above", 0.2,
+                   "--rule", 2, *more, *QUICK)  # fmt: skip
+
+    assert "Too much: sex + los_group + age_group, 2 bins: the gain" in limited().stderr
+    assert "Too much" not in limited("--alternatives").stderr
+
+
+def test_a_column_with_a_comma_in_its_name_is_one(folder):
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    people.rename(columns={"county": "county, state"}).to_csv(folder / "comma.csv", index=False)
+    result = run("audit", folder / "comma.csv", "--target", "cost", "--block", "county, state",
+                 "--formula", "age", "--bins", 3, *QUICK)  # fmt: skip
+    assert "county, state, 3 bins" in result.stdout

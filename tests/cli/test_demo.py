@@ -1,14 +1,35 @@
 """``unbin demo``: estimates beside the truth."""
 
+import re
+
+import pytest
+
 from tests.helpers.cli import run
 
 
 def test_demo_prints_estimates_beside_the_truth(tmp_path):
     result = run("demo", "--seed", "1", "--output", tmp_path)
     assert result.exit_code == 0
-    for wanted in ("truth", "oracle", "likelihood ± standard error", "matching", "age", "-0.500"):
+    for wanted in ("truth", "oracle", "county alone", "both tables", "matching", "age", "-0.500"):
         assert wanted in result.output
-    assert "identified: 150 blocks" in result.output
+    assert "  county: Release: 150 blocks" in result.output
+    assert "  age group, sex: Release: 8 blocks" in result.output
+    assert "identified: 158 blocks" in result.output
     assert run("demo", "--seed", "1", "--output", tmp_path).output == result.output
     assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
     assert (tmp_path / "report.html").exists()
+
+
+def test_demo_shows_what_the_second_table_adds(tmp_path):
+    """Standard errors of what it is split by fall; they are those of the library."""
+    output = run("demo", "--seed", "1", "--output", tmp_path).output
+    line = next(text for text in output.splitlines() if "standard errors become" in text)
+    age, sex, income = (int(part) for part in re.findall(r"(\d+) %", line))
+    assert max(age, sex) < 70 < income <= 105
+    (row,) = re.findall(r"│ sex .*", output)
+    oracle, one, both = (float(error) for error in re.findall(r"± (\d\.\d+)", row))
+    assert oracle < both < one
+    assert sex == pytest.approx(100 * both / one, abs=3)
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "Table age group, sex" in html
+    assert "What each table told" in html

@@ -11,6 +11,7 @@ import unbin
 from tests.helpers.cli import FORMULA, run
 from tests.helpers.people import simulate_patients
 from unbin.cli.records import command_line
+from unbin.exceptions import AlignmentWarning
 
 SUMMARY = """\
                                 Aggregated GLM
@@ -270,3 +271,203 @@ def test_formulas_from_the_command_line_are_not_run(folder, formula, tmp_path, m
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: formula, position ")
     assert not list(tmp_path.iterdir())
+
+
+# -- several tables --------------------------------------------------------------------------------
+
+BOTH = ("--block", "county", "--block", "age_group,sex")
+
+
+def fit_tables(folder, *args, formula=FORMULA):
+    files = [folder / name for name in ("people.csv", "county.csv", "age_group-sex.csv")]
+    return run("fit", *files, *BOTH, "--formula", formula, *args)
+
+
+def joined(folder):
+    """Return the people of a folder and their tables as the library joins them."""
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    county, cells = (
+        unbin.read_release(folder / name) for name in ("county.csv", "age_group-sex.csv")
+    )
+    target = unbin.join(county.align(people["county"]), cells.align(people[["age_group", "sex"]]))
+    X = np.column_stack([people["age"], people["sex"] == "m", np.log(people["los"])])
+    return people, X, target
+
+
+def test_a_fit_to_two_tables_is_the_library_s(tables):
+    _, X, target = joined(tables)
+    model = unbin.AggregatedGLM(random_state=0).fit(X, target)
+    saved = unbin.load(tables / "out" / "model.json")
+    np.testing.assert_allclose(saved.coef_, model.coef_, rtol=1e-10)
+    np.testing.assert_allclose(saved.standard_errors_, model.standard_errors_, rtol=1e-8)
+    assert [table.name for table in saved.tables_] == ["county", "age_group, sex"]
+
+
+def test_a_fit_to_two_tables_prints_a_line_for_each(tables):
+    shown = (tables / "fit.txt").read_text()
+    assert "Tables:                            2" in shown
+    assert "\nTable county: 2,000 people in 40 blocks, Q/df = " in shown
+    assert "\nTable age_group, sex: 2,000 people in 18 blocks, Q/df = " in shown
+    assert "\nMost information: on age from age_group, sex (" in shown
+    said = (tables / "fit.err").read_text()
+    assert said.endswith("; if the tables are public, say --public.\n")
+
+
+def test_the_record_of_two_tables(tables):
+    data = json.loads((tables / "out" / "model.json").read_text())
+    assert list(data["inputs"]) == ["people.csv", "county.csv", "age_group-sex.csv"]
+    assert len(set(data["inputs"].values())) == 3
+    frame = pd.read_csv(tables / "out" / "coefficients.csv")
+    assert list(frame.columns)[-3:] == [
+        "information_county", "information_age_group, sex", "efficiency"
+    ]  # fmt: skip
+    shares = frame[["information_county", "information_age_group, sex"]].to_numpy()
+    assert np.isnan(shares[0]).all()  # of the intercept
+    np.testing.assert_allclose(shares[1:].sum(axis=1), 1)
+    html = (tables / "out" / "report.html").read_text()
+    assert "Fit of people.csv, county.csv, age_group-sex.csv" in html
+
+
+def test_imputed_values_stand_beside_the_blocks_of_all_tables(tables):
+    people, X, target = joined(tables)
+    imputed = pd.read_csv(tables / "out" / "imputed.csv", dtype={"county": str})
+    assert list(imputed.columns) == ["county", "age_group, sex", "imputed"]
+    assert (imputed["county"] == people["county"]).all()
+    cells = people["age_group"].astype(str) + " | " + people["sex"]
+    assert (imputed["age_group, sex"] == cells).all()
+    model = unbin.AggregatedGLM(random_state=0).fit(X, target)
+    np.testing.assert_allclose(imputed["imputed"], model.impute(), rtol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+@pytest.mark.parametrize("name", ["county", "age_group,sex"])
+def test_contextual_effects_are_of_the_table_named(tables, tmp_path, name):
+    result = fit_tables(
+        tables, "--contextual", name, "--output", tmp_path, formula="age + log(los)"
+    )
+    assert result.exit_code == 0, result.stderr
+    _, X, target = joined(tables)
+    kept = name.replace(",", ", ")
+    oracle = unbin.AggregatedGLM(contextual=kept).fit(X[:, [0, 2]], target)
+    saved = unbin.load(tmp_path / "model.json")
+    np.testing.assert_allclose(saved.contextual_coef_, oracle.contextual_coef_, rtol=1e-8)
+    blocks = target.table(kept).blocks[:5]
+    pd.read_csv(tables / "people.csv", dtype=str)[:5].to_csv(tmp_path / "few.csv", index=False)
+    shown = run("predict", tmp_path / "model.json", tmp_path / "few.csv", "--block", name)
+    found = [float(line) for line in shown.stdout.split()[1:]]
+    np.testing.assert_allclose(found, oracle.predict(X[:5, [0, 2]], blocks=blocks), rtol=1e-8)
+
+
+def test_a_contextual_table_must_be_there(tables):
+    result = fit_tables(tables, "--contextual", "sex")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: --contextual: unknown, got 'sex'; use one of 'no', 'yes', 'auto', 'county', "
+        "'age_group,sex'\n",
+    )
+
+
+def test_every_table_needs_a_block(tables):
+    files = [tables / name for name in ("people.csv", "county.csv", "age_group-sex.csv")]
+    result = run("fit", *files, "--block", "county", "--formula", "age")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: --block: must be given once for each table, in their order, got 1 for 2 tables; "
+        "write for example --block county --block age_group,sex\n",
+    )
+
+
+def test_matching_takes_one_table(tables):
+    result = fit_tables(tables, "--method", "matching")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: method: matching, the paper's, takes one table, got 2 of the same people; use "
+        "method='likelihood'\n",
+    )
+
+
+def test_a_number_may_be_a_feature_and_the_blocks_of_a_table(tables, tmp_path):
+    """Ids are text, features numbers: in a fit as in a prediction."""
+    result = fit_tables(tables, "--output", tmp_path, formula="age_group + log(los)")
+    assert result.exit_code == 0, result.stderr
+    people, X, target = joined(tables)
+    oracle = unbin.AggregatedGLM().fit(np.column_stack([people["age_group"], X[:, 2]]), target)
+    saved = unbin.load(tmp_path / "model.json")
+    np.testing.assert_allclose(saved.coef_, oracle.coef_, rtol=1e-8)
+    args = ("predict", tmp_path / "model.json", tables / "people.csv")
+    with_block = run(*args, "--block", "age_group,sex")
+    assert with_block.exit_code == 0, with_block.stderr
+    assert with_block.stdout == run(*args).stdout
+
+
+def test_people_outside_a_table_are_rows_without_a_block(tables, tmp_path):
+    people = pd.read_csv(tables / "people.csv", dtype={"county": str})
+    inside = people["age_group"] >= 5
+    people["cell"] = np.where(inside, people["sex"], None)
+    people.to_csv(tmp_path / "people.csv", index=False)
+    people[inside].to_csv(tmp_path / "inside.csv", index=False)
+    made = run("aggregate", tmp_path / "inside.csv", "--target", "cost", "--block", "sex", "--bins",
+               4, "--output", tmp_path / "cell.csv")  # fmt: skip
+    assert made.exit_code == 0, made.output
+    args = ("fit", tmp_path / "people.csv", tables / "county.csv", tmp_path / "cell.csv", "--block",
+            "county", "--block", "cell", "--formula", FORMULA)  # fmt: skip
+    failed = run(*args)
+    assert failed.exit_code == 1
+    assert "missing" in failed.stderr
+    found = run(*args, "--on-missing", "drop", "--write-imputed", "--output", tmp_path / "out")
+    assert found.exit_code == 0, found.stderr
+    assert f"Table cell: {inside.sum():,} people in 2 blocks" in found.stdout
+    imputed = pd.read_csv(tmp_path / "out" / "imputed.csv")
+    assert (imputed["cell"][~inside] == "(outside the table)").all()
+
+
+def test_scale_rakes_the_tables_to_each_other(tables, tmp_path):
+    """Tables of other totals, with other shares in their bins: the first one holds."""
+    frame = pd.read_csv(tables / "age_group-sex.csv")
+    frame["count"] = frame["count"] * np.where(frame["lower"].isna(), 3, 1)
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    args = ("fit", tables / "people.csv", tables / "county.csv", tmp_path / "cells.csv", *BOTH,
+            "--formula", FORMULA)  # fmt: skip
+    assert run(*args).exit_code == 1
+    found = run(*args, "--scale")
+    assert found.exit_code == 0, found.stderr
+    people = pd.read_csv(tables / "people.csv", dtype={"county": str})
+    X = np.column_stack([people["age"], people["sex"] == "m", np.log(people["los"])])
+    county = unbin.read_release(tables / "county.csv").align(people["county"])
+    release = unbin.read_release(tmp_path / "cells.csv")
+    with pytest.warns(AlignmentWarning, match="to meet the rows of X"):
+        cells = release.align(people[["age_group", "sex"]], scale=True)
+    with pytest.warns(AlignmentWarning):
+        target = unbin.join(county, cells, scale=True)
+    model = unbin.AggregatedGLM(random_state=0).fit(X, target)
+    assert all(f" {slope:.4f} " in found.stdout for slope in model.coef_)
+
+
+def test_files_of_one_name_are_all_in_the_record(tables, tmp_path):
+    (tmp_path / "county.csv").write_text((tables / "age_group-sex.csv").read_text())
+    result = run(
+        "fit", tables / "people.csv", tables / "county.csv", tmp_path / "county.csv", *BOTH,
+        "--formula", "age", "--output", tmp_path / "out",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.stderr
+    data = json.loads((tmp_path / "out" / "model.json").read_text())
+    assert list(data["inputs"]) == ["people.csv", "county.csv", "county.csv (3)"]
+    assert len(set(data["inputs"].values())) == 3
+
+
+def test_counts_worked_out_from_another_table_are_masked(tables, tmp_path):
+    """The county hides small counts; those of everybody narrow them, whoever has both tables."""
+    args = ("fit", tables / "people.csv", tables / "county.csv", tmp_path / "cells.csv", *BOTH,
+            "--formula", "age", "--public", "--output", tmp_path / "out")  # fmt: skip
+    frame = pd.read_csv(tables / "age_group-sex.csv")
+    hidden = frame["count"].between(1, 10)
+    assert hidden.any()
+    frame["count"] = frame["count"].astype(str).where(~hidden, "*")
+    frame.to_csv(tmp_path / "cells.csv", index=False)
+    result = run(*args, "--suppression", "cms")
+    assert result.exit_code == 0, result.stderr
+    assert result.stderr.endswith(
+        "Small counts are masked in report.html, and model.json holds no counts: hidden counts of "
+        "a table were narrowed by the others.\n"
+    )
+    assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()

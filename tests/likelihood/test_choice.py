@@ -10,7 +10,14 @@ from unbin._blocks import deal_blocks
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
-from unbin.likelihood.choice import RIDGES, Candidate, _choose, _scores, candidate_families
+from unbin.likelihood.choice import (
+    RIDGES,
+    Candidate,
+    _choose,
+    _OneTable,
+    _scores,
+    candidate_families,
+)
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.statistics import published_counts
 from unbin.rows.design import lay_out
@@ -33,7 +40,7 @@ def test_held_out_scores_equal_refits_without_the_blocks():
 
 def test_candidates_follow_the_bins():
     def names(release, n_trials=1):
-        return [family.name for family in candidate_families(release, n_trials)]
+        return [family.name for family in candidate_families([release], n_trials)]
 
     rng = np.random.default_rng(0)
     counts = unbin.aggregate(rng.poisson(2.0, 200).astype(float), bins=[-1, 0, 1, 3, np.inf])
@@ -117,7 +124,9 @@ def test_families_are_scored_in_the_bins_they_share():
     assert problem.counts.n_bins == 4
     thresholds = np.array([-1.0, 1.0, 5.0])
     theta = design.from_coefficients(np.array([0.8]), 0.0) * [0, 1]  # thresholds for an intercept
-    found = _scores(problem, problem.coordinates.join(theta, thresholds), common)
+    free = problem.coordinates.join(theta, thresholds)
+    (expected,) = _OneTable(problem).expected(free)
+    found = _scores(problem.counts, expected, common)
     eta = 0.8 * (X[:, 0] - X.mean())
     below = expit(np.subtract.outer(thresholds[:2], eta))
     share = np.stack([below[0], below[1] - below[0], 1 - below[1]])
@@ -137,6 +146,6 @@ def test_slopes_have_to_beat_the_largest_ridge_by_two_standard_errors(clear, cho
     gain += clear * gain.std(ddof=1) / np.sqrt(40)  # its sum is ``clear`` standard errors
     null = rng.normal(size=40)
     candidates = [Candidate(get_family("gaussian"), alpha, False) for alpha in (100.0, 0.0)]
-    winner, error = _choose(candidates, np.stack([null, null + gain]))
+    winner, error = _choose(candidates, np.stack([null, null + gain]), several=False)
     assert candidates[winner].alpha == chosen
     np.testing.assert_allclose(error, [gain.sum() / clear, 0.0])

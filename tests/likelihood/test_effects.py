@@ -76,7 +76,7 @@ def test_the_rank_one_correction_equals_the_whole_covariance():
     np.testing.assert_allclose(sums.block_pull, sums.block_scores[:, 0], rtol=1e-8)
     np.testing.assert_allclose(sums.block_hold.sum(), sums.information[0, 0], rtol=1e-8)
     variance = 0.3
-    left = sums.block_misfit.sum() - effects_misfit(sums, variance)
+    left = sums.block_misfit.sum() - effects_misfit(sums, variance).sum()
     pull, hold = sums.block_pull, sums.block_hold
     expected = sums.block_misfit - variance * pull**2 / (1 + variance * hold)
     assert left == pytest.approx(expected.sum())

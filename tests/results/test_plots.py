@@ -251,3 +251,63 @@ def test_errors_say_what_to_do(study):
     several = unbin.AggregatedGLM().fit(study.X, [target, target])
     with pytest.raises(ParameterError, match="plots: need a model of one target"):
         plots.coefficients(several)
+
+
+# -- several tables --------------------------------------------------------------------------------
+
+
+def stacked(ax):
+    """Return the shares that are drawn, a row per table, and the names of the tables."""
+    width = [[bar.get_width() for bar in each] for each in ax.containers]
+    left = [[bar.get_x() for bar in each] for each in ax.containers]
+    np.testing.assert_allclose(left, np.cumsum(width, axis=0) - width, atol=1e-12)
+    return np.array(width), [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_information_is_drawn_as_shares_of_tables(joint):
+    ax = plots.information(joint)
+    share, names = stacked(ax)
+    np.testing.assert_allclose(share, joint.diagnostics_.information)
+    assert names == ["<script>alert(1)</scrip…", '" onload="x" very long …']
+    assert not any(text.get_parse_math() for text in ax.get_legend().get_texts())
+    assert [label.get_text() for label in ax.get_yticklabels()][1] == "$x$ & $10,000"
+    draws(ax)
+
+
+def test_of_many_tables_those_that_told_least_are_one(crowd):
+    share, names = stacked(plots.information(crowd, most=4))
+    assert share.shape == (8, 4)
+    np.testing.assert_allclose(share.sum(axis=0), 1)
+    told = crowd.diagnostics_.information
+    alone = set(np.argsort(-told.sum(axis=1))[:7])
+    assert names == [
+        *(name for k, name in enumerate(crowd.diagnostics_.tables) if k in alone), "3 other tables"
+    ]  # fmt: skip
+    z = np.abs(crowd.coef_ / crowd.standard_errors_)
+    chosen = np.sort(np.argsort(-z)[:4])
+    others = [k for k in range(10) if k not in alone]
+    np.testing.assert_allclose(share[-1], told[np.ix_(others, chosen)].sum(axis=0))
+
+
+def test_a_table_is_drawn_by_its_name(joint):
+    first, second = joint.tables_
+    name = str(second.published.blocks[3])
+    ax = plots.histogram(joint, name, table=second.name)
+    np.testing.assert_array_equal(bars(ax, "published")[1], second.published.count[3])
+    everybody = plots.histogram(joint, table=second.name)
+    np.testing.assert_allclose(bars(everybody, "published")[1], second.published.count.sum(axis=0))
+    panels = plots.histograms(joint, table=second.name).child_axes
+    assert len(panels) == 12
+    worst = second.published.worst_first()[0]
+    np.testing.assert_array_equal(bars(panels[0], "published")[1], second.published.count[worst])
+    default = plots.histogram(joint, str(first.published.blocks[3]))
+    np.testing.assert_array_equal(bars(default, "published")[1], first.published.count[3])
+
+
+def test_tables_that_are_not_there(joint, study):
+    with pytest.raises(ParameterError, match="table: the model was fitted to one table, got 'sex'"):
+        plots.histogram(study.model, table="sex")
+    with pytest.raises(ParameterError, match="table: unknown, got 'sex'; use one of '<script>"):
+        plots.histograms(joint, table="sex")
+    with pytest.raises(ParameterError, match="information: needs a fit to several tables"):
+        plots.information(study.model)

@@ -21,7 +21,7 @@ from unbin.exceptions import (
 from unbin.matching.spread import Cuts, Line, runs_of, thresholds
 from unbin.rows import sources
 from unbin.rows.parts import LocalParts
-from unbin.rows.survey import Part, Surveyed, scale_of, survey
+from unbin.rows.survey import Coded, Part, Surveyed, scale_of, survey
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_row_groups_are_gathered_and_cut(tmp_path, most):
     parts = list(sources._gather(str(path), pq.ParquetFile(path).metadata, most))
     read = [sources.read_part(part, sources.Columns(("x",), "b", None)) for part in parts]
     np.testing.assert_array_equal(np.concatenate([part.columns[0] for part in read]), values)
-    assert max(len(part.codes) for part in read) <= max(most, 1)
+    assert max(len(part.coded.codes) for part in read) <= max(most, 1)
 
 
 # -- cut ranks -----------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def make_part(rng, n, shift):
     names = np.array(["a", "b", "c", "d"])[: rng.integers(2, 5)]
     codes = np.concatenate([np.arange(len(names)), rng.integers(0, len(names), n - len(names))])
     X = rng.normal(size=(n, 3)) * [1, 1e-3, 0] + [shift, 1e6, 7]
-    return Part(tuple(X.T), names, codes, None)
+    return Part(tuple(X.T), Coded(names, codes), None)
 
 
 def test_surveys_add_up():
@@ -210,7 +210,7 @@ def test_surveys_add_up():
     read = [make_part(rng, n, shift) for n, shift in ((30, 0), (500, 3), (7, -50))]
     people = Surveyed.of(LocalParts(read))
     X = np.concatenate([np.column_stack(part.columns) for part in read])
-    ids = np.concatenate([part.blocks[part.codes] for part in read])
+    ids = np.concatenate([part.coded.blocks[part.coded.codes] for part in read])
     whole = people.whole
     np.testing.assert_array_equal(whole.blocks, np.unique(ids))
     np.testing.assert_array_equal(whole.rows, np.unique(ids, return_counts=True)[1])

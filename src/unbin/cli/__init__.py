@@ -47,7 +47,8 @@ def demo(
 ) -> None:
     """Show it on simulated people in counties.
 
-    Publishes histograms per county, fits from them alone, and compares with the truth.
+    Publishes histograms per county, and per age group and sex, fits from them alone, and compares
+    with the truth.
 
     Example: unbin demo --seed 3
     """

@@ -2,48 +2,98 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unbin.cli import options
 from unbin.cli.console import reported, say
+from unbin.cli.records import check_output, write
+
+if TYPE_CHECKING:
+    from unbin.people.reading import People
+    from unbin.release import Release
 
 
 @reported
 def aggregate(
     people: options.PeopleArgument,
     target: Annotated[str, typer.Option(help="Column with the outcome.", show_default=False)],
-    block: options.BlockOption = None,
+    block: options.BlocksOption = None,
     bins: Annotated[
         str, typer.Option(help="Number of bins, or their edges: '-inf,0,10,inf'.")
     ] = "5",
     output: Annotated[
-        Path | None, typer.Option(help="File to write. Default: the terminal.")
+        Path | None,
+        typer.Option(
+            help="File to write. Default: the terminal. Of several tables, the folder: a file for "
+            "each, as county.csv and age_group-sex.csv."
+        ),
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Make the table: a histogram per block.
+    """Make the table: a histogram per block; several tables with several --block.
+
+    All tables have the same bins. Blocks of a crossed table are written as "65-74 | f".
 
     Example: unbin aggregate people.csv --target cost --block county --bins 10 --output release.csv
     """
-    from unbin._io import csv_text, write_texts
+    from unbin._io import write_texts
     from unbin.people.reading import read_people
+
+    blocks = list(block or [])
+    names = options.block_columns(blocks)
+    if len(blocks) > 1:
+        files = _files(blocks, output)
+    rows = read_people(people, text=names, columns=[target, *names])
+    everybody: list[str | None] = [None]
+    tables = [_publish(rows, target, each, bins) for each in blocks or everybody]
+    texts = [_csv(table) for table in tables]
+    if output is None:
+        say(texts[0].removesuffix("\n"))
+    elif len(tables) == 1:
+        write_texts({output: texts[0]})
+        say(f"{tables[0]}\nwritten: {output}")
+    else:
+        told = [f"{name}\n{table}" for name, table in zip(blocks, tables, strict=True)]
+        written = write(output, dict(zip(files, texts, strict=True)))
+        say("\n".join([*told, written]))
+
+
+def _publish(rows: People, target: str, block: str | None, bins: str) -> Release:
     from unbin.release.aggregation import aggregate as publish
 
-    ids = [] if block is None else [block]
-    rows = read_people(people, text=ids, columns=[target, *ids])
-    release = publish(
-        rows.column(target), None if block is None else rows.column(block), _bins(bins)
-    )
-    text = csv_text(_open_ends(release.to_columns()["histogram"]))
+    ids = None if block is None else options.block_ids(rows, block)
+    release = publish(rows.column(target), ids, _bins(bins))
     _warn_escaped(release.blocks)
+    return release
+
+
+def _csv(release: Release) -> str:
+    from unbin._io import csv_text
+
+    return csv_text(_open_ends(release.to_columns()["histogram"]))
+
+
+def _files(blocks: list[str], output: Path | None) -> list[str]:
+    """Return a file for each of several tables, or raise before any work."""
+    from unbin.exceptions import ParameterError
+
     if output is None:
-        say(text.removesuffix("\n"))
-    else:
-        write_texts({output: text})
-        say(f"{release}\nwritten: {output}")
+        raise ParameterError(
+            f"--output: {len(blocks)} tables need a folder to be written to, got none; add it"
+        )
+    check_output(output)
+    files = [re.sub(r"[^\w.-]", "-", block) + ".csv" for block in blocks]
+    twice = [block for block, file in zip(blocks, files, strict=True) if files.count(file) > 1]
+    if twice:
+        raise ParameterError(
+            f"--block: every table must have a name of its own, got {' and '.join(twice)}; give "
+            "each once, or write them one by one"
+        )
+    return files
 
 
 def _bins(text: str) -> int | list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _MOST_CATEGORIES = 50
 """Columns of text with more are taken for names and numbers of people, and left out."""
+_MOST_BLOCKS = 12
+"""Blocks up to which those of one of several tables are features, too."""
 
 
 @reported
@@ -24,8 +27,18 @@ def audit(
     target: Annotated[str, typer.Option(help="Column with the outcome.", show_default=False)],
     block: Annotated[
         list[str] | None,
-        typer.Option(help="Column with the block of each person; again for further levels."),
+        typer.Option(
+            help="Column with the block of each person, several between commas for a crossed "
+            "table; again for further tables."
+        ),
     ] = None,
+    together: Annotated[
+        bool,
+        typer.Option(
+            "--together/--alternatives",
+            help="Whether all tables will be published together, or only one of them.",
+        ),
+    ] = True,
     everybody: Annotated[
         bool, typer.Option("--everybody", help="Also plan one table of everybody.")
     ] = False,
@@ -82,11 +95,11 @@ def audit(
 ) -> None:
     """Measure what planned tables would disclose.
 
-    For those who hold the outcomes: attacks every table and reports what it discloses about people.
-    Exits with 1 where none may be published.
+    For those who hold the outcomes: attacks every table, and all of them together, and reports what
+    that discloses about people. Exits with 1 where none may be published.
 
-    Example: unbin audit people.csv --target income --block county --bins 2,5,10,25 --suppress 11
-    --fail-above 0.3 --output audit
+    Example: unbin audit people.csv --target income --block county --block age_group,sex --bins 2,5
+    --suppress 11 --fail-above 0.3 --output audit
     """
     from unbin.disclosure import audit as measure
     from unbin.disclosure.inputs import EVERYBODY
@@ -94,13 +107,15 @@ def audit(
     from unbin.fitting.summary import to_frame
     from unbin.people.encoding import Encoding
 
-    levels = list(block or [])
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
     check_output(output)
     with progress("reading"):
-        rows, terms = _read(people, target, levels, formula)
+        levels = _levels(people, target, block or [])
+        columns = list(dict.fromkeys(chain.from_iterable(levels.values())))
+        several = together and len(levels) > 1
+        rows, terms = _read(people, target, columns, formula, several=several)
         encoding, X = Encoding.build(terms, rows.columns)
-    blocks: dict[str, Any] = {name: rows.column(name) for name in levels}
+    blocks: dict[str, Any] = {name: _ids(rows, parts) for name, parts in levels.items()}
     if everybody or not levels:
         blocks = {EVERYBODY: None} | blocks
     with progress("auditing") as show:
@@ -109,6 +124,7 @@ def audit(
             rows.column(target),
             blocks,
             bins=plans,
+            together=together,
             target_transform=target_transform,
             families="auto" if family == "auto" else family.split(","),
             attacks=attacks.split(","),
@@ -136,8 +152,35 @@ def audit(
         raise typer.Exit(FAILED)
 
 
-def _read(people: str, target: str, levels: list[str], formula: str | None) -> tuple[People, str]:
-    """Return the columns of people that are needed, and the formula of what attackers know."""
+def _levels(people: str, target: str, blocks: list[str]) -> dict[str, tuple[str, ...]]:
+    """Return the columns of each table by its name; a column with commas in its name is one."""
+    from unbin.people.reading import read_people
+
+    if not any("," in block for block in blocks):
+        return {block: (block,) for block in blocks}
+    known = read_people(people, text=(), columns=[target]).names
+    found = {}
+    for block in blocks:
+        parts = [part.strip() for part in block.split(",") if part.strip()]
+        whole = block in known or not parts
+        found[block if whole else ", ".join(parts)] = (block,) if whole else tuple(parts)
+    return found
+
+
+def _ids(rows: People, columns: tuple[str, ...]) -> Any:
+    """Return the block of each person, or the columns of a crossed one."""
+    found = {name: rows.column(name) for name in columns}
+    return found if len(found) > 1 else found[columns[0]]
+
+
+def _read(
+    people: str, target: str, levels: list[str], formula: str | None, *, several: bool
+) -> tuple[People, str]:
+    """Return the columns of people that are needed, and the formula of what attackers know.
+
+    Blocks of one of several tables (sex, age group) are features of people as well; those of a
+    large table are too many to be.
+    """
     from unbin.people.formulas import parse_formula, quote
     from unbin.people.reading import read_people
 
@@ -147,7 +190,8 @@ def _read(people: str, target: str, levels: list[str], formula: str | None) -> t
         return read_people(people, text=texts, columns=[target, *levels, *parsed.columns]), formula
     names = read_people(people, text=levels, columns=[target, *levels]).names
     rows = read_people(people, text=levels, columns=names)
-    features = [name for name in names if name != target and name not in levels]
+    large = [name for name in levels if not several or _n_texts(rows.column(name)) > _MOST_BLOCKS]
+    features = [name for name in names if name != target and name not in large]
     kept = [name for name in features if not _names_people(rows.column(name))]
     left_out = [name for name in features if name not in kept]
     said = f"features: {', '.join(kept) or 'none'}"
@@ -157,7 +201,11 @@ def _read(people: str, target: str, levels: list[str], formula: str | None) -> t
 
 def _names_people(values: Any) -> bool:
     """Tell whether a column of text has too many categories to be a feature."""
-    return values.dtype.kind in "OU" and len(set(values.tolist())) > _MOST_CATEGORIES
+    return values.dtype.kind in "OU" and _n_texts(values) > _MOST_CATEGORIES
+
+
+def _n_texts(values: Any) -> int:
+    return len(set(values.tolist()))
 
 
 def _numbers(name: str, text: str, kind: Any) -> list[Any]:

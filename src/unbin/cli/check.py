@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 
 from unbin.cli import options
 from unbin.cli.console import FAILED, reported, say
 
+if TYPE_CHECKING:
+    from unbin.people.reading import People
+    from unbin.release import Release
+
 
 @reported
 def check(
     people: options.PeopleArgument,
-    release: options.ReleaseArgument,
-    block: options.BlockOption = None,
-    dialect: options.DialectOption = None,
-    release_block: options.ReleaseBlockOption = None,
-    suppression: options.SuppressionOption = None,
-    rounding: options.RoundingOption = None,
-    closed: options.ClosedOption = None,
+    release: options.ReleasesArgument,
+    block: options.BlocksOption = None,
+    on_missing: options.OnMissingOption = "error",
+    dialect: options.DialectsOption = None,
+    release_block: options.ReleaseBlocksOption = None,
+    suppression: options.SuppressionsOption = None,
+    rounding: options.RoundingsOption = None,
+    closed: options.ClosedsOption = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Check whether people and a table fit together.
+    """Check whether people and a table, or several tables, fit together.
 
-    Compares blocks, totals, hidden counts and leading zeros. The exit code is 0 when a fit can
-    start, 1 when it cannot.
+    Compares blocks, totals, hidden counts and leading zeros; of several tables also what they
+    count of the same people. The exit code is 0 when a fit can start, 1 when it cannot.
 
-    Example: unbin check people.csv release.csv --block county
+    With --on-missing drop, people without a block are outside that table. What is said once of
+    RELEASE (--rounding, …) goes for all tables; else say it once for each, in their order.
+
+    Example: unbin check people.csv county.csv sex.csv --block county --block sex
     """
-    from unbin.exceptions import ParameterError
     from unbin.people.reading import read_people
 
-    if block is None:
-        raise ParameterError("--block: must name the column of blocks, got none; add it")
-    rows = read_people(people, text=[block], columns=[block])
-    table = options.open_release(
+    blocks = options.check_blocks(block, len(release))
+    names = options.block_columns(blocks)
+    rows = read_people(people, text=names, columns=names)
+    tables = options.open_releases(
         release,
         dialect=dialect,
         release_block=release_block,
@@ -41,7 +50,29 @@ def check(
         rounding=rounding,
         closed=closed,
     )
-    found = table.check(rows.column(block))
-    say(f"{table}\n\n{found}")
-    if not found.ready:
+    found = [
+        table.check(options.block_ids(rows, each), on_missing=on_missing)
+        for table, each in zip(tables, blocks, strict=True)
+    ]
+    sections = [f"{table}\n\n{each}" for table, each in zip(tables, found, strict=True)]
+    ready = all(each.ready for each in found)
+    if len(tables) > 1:
+        heads = (f"{name} ({path})" for name, path in zip(blocks, release, strict=True))
+        sections = [f"{head}\n{text}" for head, text in zip(heads, sections, strict=True)]
+        together, ready = _together(tables, rows, blocks, ready=ready, on_missing=on_missing)
+        sections.append(f"the tables together\n{together}")
+    say("\n\n".join(sections))
+    if not ready:
         raise typer.Exit(FAILED)
+
+
+def _together(
+    tables: list[Release], rows: People, blocks: list[str], *, ready: bool, on_missing: str
+) -> tuple[str, bool]:
+    """Return what tables say about the same people, and whether they agree."""
+    from unbin.release.join import join
+
+    if not ready:
+        return "not compared, before each of them is ready to fit", False
+    found = join(*options.align_tables(tables, rows, blocks, on_missing=on_missing)).check()
+    return str(found), found.ready

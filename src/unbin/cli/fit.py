@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from unbin._typing import FloatArray
     from unbin.estimator import AggregatedGLM
     from unbin.people.encoding import Encoding
-    from unbin.release import Release
-    from unbin.release.target import AggregatedTarget
+    from unbin.people.reading import People
+    from unbin.release import AggregatedTarget, Release
+    from unbin.release.join import JoinedTarget
 
 _CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
+_MOST_NAMES = 6
+"""Files that a title names."""
 
 
 @reported
 def fit(
     people: options.PeopleArgument,
-    release: options.ReleaseArgument,
+    release: options.ReleasesArgument,
     formula: Annotated[
         str,
         typer.Option(
@@ -35,7 +38,7 @@ def fit(
             show_default=False,
         ),
     ],
-    block: options.BlockOption = None,
+    block: options.BlocksOption = None,
     family: Annotated[
         str,
         typer.Option(
@@ -45,7 +48,11 @@ def fit(
     ] = "gaussian",
     alpha: Annotated[str, typer.Option(help="Ridge: a number, or auto.")] = "0",
     contextual: Annotated[
-        str, typer.Option(help="Block means of the features as further columns: no, yes, auto.")
+        str,
+        typer.Option(
+            help="Block means of the features as further columns: no, yes, auto; of several tables "
+            "over the blocks of the first, or of the one whose --block is given here."
+        ),
     ] = "no",
     method: Annotated[
         str, typer.Option(help="likelihood, or matching (the paper's).")
@@ -56,11 +63,13 @@ def fit(
         typer.Option(help="log: a positive outcome whose log is gaussian, such as cost."),
     ] = None,
     scale: Annotated[
-        bool, typer.Option("--scale", help="Rescale counts whose totals differ from PEOPLE.")
+        bool,
+        typer.Option(
+            "--scale",
+            help="Rescale counts whose totals differ from PEOPLE, and tables to the first one.",
+        ),
     ] = False,
-    on_missing: Annotated[
-        str, typer.Option(help="Blocks without people or without a table: error, or drop.")
-    ] = "error",
+    on_missing: options.OnMissingOption = "error",
     level: Annotated[float, typer.Option(help="Coverage of the intervals.")] = 0.95,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     jobs: Annotated[
@@ -70,11 +79,11 @@ def fit(
         Path | None,
         typer.Option(help="File for the coefficients so far; a fit that finds it resumes there."),
     ] = None,
-    dialect: options.DialectOption = None,
-    release_block: options.ReleaseBlockOption = None,
-    suppression: options.SuppressionOption = None,
-    rounding: options.RoundingOption = None,
-    closed: options.ClosedOption = None,
+    dialect: options.DialectsOption = None,
+    release_block: options.ReleaseBlocksOption = None,
+    suppression: options.SuppressionsOption = None,
+    rounding: options.RoundingsOption = None,
+    closed: options.ClosedsOption = None,
     public: options.PublicOption = None,
     output: Annotated[
         Path | None,
@@ -88,12 +97,18 @@ def fit(
     ] = False,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Fit a model to people and a published table.
+    """Fit a model to people and a published table, or several tables of the same people.
+
+    Of several tables, give a --block for each, in their order. With --on-missing drop, people
+    without a block are outside that table.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results
+
+    Example: unbin fit people.csv county.csv ages.csv --block county --block age_group,sex
+    --formula "age + C(sex)"
     """
-    from unbin._checks import check_choice, check_share
+    from unbin._checks import check_share
     from unbin.estimator import AggregatedGLM
     from unbin.exceptions import ParameterError
     from unbin.people.formulas import parse_formula
@@ -101,11 +116,13 @@ def fit(
     if write_imputed and output is None:
         raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
     check_share("--level", level)
+    # everybody is in a table of one block
+    blocks = options.check_blocks(block, len(release)) if block or len(release) > 1 else []
     model = AggregatedGLM(
         family,
         method,
         alpha=_alpha(alpha),
-        contextual=_CONTEXTUAL[check_choice("--contextual", contextual, tuple(_CONTEXTUAL))],
+        contextual=_contextual(contextual, blocks),
         n_trials=n_trials,
         target_transform=target_transform,
         fit_intercept=parse_formula(formula).intercept,
@@ -115,7 +132,7 @@ def fit(
     )
     check_output(output)
     with progress("reading"):
-        table = options.open_release(
+        tables = options.open_releases(
             release,
             dialect=dialect,
             release_block=release_block,
@@ -124,63 +141,92 @@ def fit(
             closed=closed,
             public=public,
         )
-        data = _read(people, formula, block, table)
-        target = table.align(data.blocks, scale=scale, on_missing=on_missing)
+        data = _read(people, formula, blocks)
+        target = _target(tables, data.rows, blocks, scale=scale, on_missing=on_missing)
     _fit(model, data, target)
     shown = _summary(model, data.encoding, level)
     if output is None:
         say(shown)
         _exit_if_interrupted(model)
         return
-    inputs = {**data.inputs, Path(release).name: _sha256(release)}
+    inputs = _inputs(data.rows, release)
     texts = _record(model, data.encoding, level, inputs)
     if write_imputed:
-        texts["imputed.csv"] = _imputed(model, data.blocks)
+        texts["imputed.csv"] = _imputed(model, target)
     say(f"{shown}\n\n{write(output, texts)}")
-    _say_what_is_left_out(model)
+    _say_what_is_left_out(model, public=bool(public))
     _exit_if_interrupted(model)
 
 
-def _say_what_is_left_out(model: AggregatedGLM) -> None:
+def _say_what_is_left_out(model: AggregatedGLM, *, public: bool) -> None:
     from unbin.results.persistence import keeps_counts
 
     if not keeps_counts(model):
+        which = "tables are" if model.tables_ else "table is"
+        why = f"; if the {which} public, say --public"
+        if public:
+            why = ": hidden counts of a table were narrowed by the others"
         say(
-            "Small counts are masked in report.html, and model.json holds no counts; if the table "
-            "is public, say --public.",
+            f"Small counts are masked in report.html, and model.json holds no counts{why}.",
             err=True,
         )
 
 
+def _contextual(text: str, blocks: list[str]) -> bool | str:
+    """Return the estimator's parameter; one of several tables is named as its ``--block`` is."""
+    from unbin._checks import check_choice
+
+    tables = blocks if len(blocks) > 1 else []
+    found = check_choice("--contextual", text, (*_CONTEXTUAL, *tables))
+    return _CONTEXTUAL.get(found, ", ".join(found.split(",")))
+
+
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """People, encoded: X is (n, d); ``blocks`` has the block of each row; ``inputs`` hashes."""
+    """People as read, and encoded: X is (n, d)."""
 
+    rows: People
     encoding: Encoding
     X: FloatArray
-    blocks: Any
-    inputs: dict[str, str]
 
 
-def _read(people: str, formula: str, block: str | None, table: Release) -> _Data:
-    """Read and encode people; everybody is in the block of a table of one block."""
+def _read(people: str, formula: str, blocks: list[str]) -> _Data:
+    """Read and encode people."""
     from unbin.people.encoding import Encoding
     from unbin.people.formulas import parse_formula
-    from unbin.people.reading import read_people
+    from unbin.people.reading import read_people, with_numbers
 
     parsed = parse_formula(formula)
-    ids = [] if block is None else [block]
+    ids = options.block_columns(blocks)
     rows = read_people(
         people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns]
     )
-    blocks: Any = None if block is None else rows.column(block)
-    encoding, X = Encoding.build(formula, rows.columns)
-    if blocks is None and len(table) == 1:
-        blocks = [str(table.blocks[0])] * len(X)
-    return _Data(encoding, X, blocks, {rows.name: rows.sha256})
+    encoding, X = Encoding.build(
+        formula, with_numbers(rows, set(ids) - set(parsed.categorical_columns))
+    )
+    return _Data(rows, encoding, X)
 
 
-def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget) -> None:
+def _target(
+    tables: list[Release], rows: People, blocks: list[str], *, scale: bool, on_missing: str
+) -> AggregatedTarget | JoinedTarget:
+    """Tie the tables to people; everybody is in the block of a table of one block."""
+    if blocks:
+        return options.join_tables(tables, rows, blocks, scale=scale, on_missing=on_missing)
+    (table,) = tables
+    everybody: Any = [str(table.blocks[0])] * len(rows) if len(table) == 1 else None
+    return table.align(everybody, scale=scale, on_missing=on_missing)
+
+
+def _inputs(rows: People, releases: list[str]) -> dict[str, str]:
+    """Return the hashes of all input files by their names, which may be alike."""
+    from unbin.release.join import distinct_names
+
+    names = distinct_names([rows.name, *(Path(path).name for path in releases)])
+    return dict(zip(names, [rows.sha256, *map(_sha256, releases)], strict=True))
+
+
+def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget | JoinedTarget) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
     from unbin.fitting.summary import to_frame
 
@@ -261,11 +307,16 @@ def _record(
         "coefficients.csv": csv_text(_coefficients(model, encoding, level)),
         "report.html": render_report(
             model,
-            title=f"Fit of {', '.join(inputs)}",
+            title=_title(list(inputs)),
             command=command_line(),
             inputs=inputs,
         ),
     }
+
+
+def _title(files: list[str]) -> str:
+    more = f" and {len(files) - _MOST_NAMES} more" if len(files) > _MOST_NAMES else ""
+    return f"Fit of {', '.join(files[:_MOST_NAMES])}{more}"
 
 
 def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dict[str, Any]:
@@ -283,10 +334,16 @@ def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dic
     return columns
 
 
-def _imputed(model: AggregatedGLM, blocks: Any) -> str:
+def _imputed(model: AggregatedGLM, target: AggregatedTarget | JoinedTarget) -> str:
+    """Return a value per person beside the block, or the blocks in all tables."""
     from unbin._io import csv_text
+    from unbin.release.join import JoinedTarget, distinct_names
 
-    return csv_text({"block": blocks, "imputed": model.impute()})
+    tables = target.tables if isinstance(target, JoinedTarget) else (target,)
+    named = target.names if isinstance(target, JoinedTarget) else ("block",)
+    names = distinct_names([*named, "imputed"])
+    columns = [*(table.blocks for table in tables), model.impute()]
+    return csv_text(dict(zip(names, columns, strict=True)))
 
 
 def _sha256(path: str) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from unbin.release import Release
+    from unbin.people.reading import People
+    from unbin.release import AggregatedTarget, Release
+    from unbin.release.join import JoinedTarget
 
 PeopleArgument = Annotated[
     str,
@@ -17,36 +19,53 @@ PeopleArgument = Annotated[
         show_default=False,
     ),
 ]
-ReleaseArgument = Annotated[
-    str,
+ReleasesArgument = Annotated[
+    list[str],
     typer.Argument(
         metavar="RELEASE",
-        help="The published table: tidy (block, lower, upper, count) or an agency's own layout.",
+        help="The published table: tidy (block, lower, upper, count) or an agency's own layout. "
+        "Several tables of the same people need a --block each.",
         show_default=False,
     ),
 ]
+_BLOCK = "Column of PEOPLE with the block (county, hospital, …) of each person"
 BlockOption = Annotated[
     str | None,
-    typer.Option(help="Column of PEOPLE with the block (county, hospital, …) of each person."),
+    typer.Option(help=f"{_BLOCK}; of several tables, in the one that contextual effects are of."),
 ]
-DialectOption = Annotated[
-    str | None,
+BlocksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help=f"{_BLOCK}; two columns, as in age_group,sex, for a table of their cells; again for "
+        "each further table, in the order of the tables."
+    ),
+]
+# of several tables: given once it is about all of them, else about each in turn
+DialectsOption = Annotated[
+    list[str] | None,
     typer.Option(
         help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
     ),
 ]
-ReleaseBlockOption = Annotated[
-    str | None, typer.Option(help="Column of RELEASE with the blocks. Default: guessed.")
+ReleaseBlocksOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of RELEASE with the blocks; several, as in age_group,sex, for a table of "
+        "their cells. Default: guessed."
+    ),
 ]
-SuppressionOption = Annotated[
-    str | None,
+SuppressionsOption = Annotated[
+    list[str] | None,
     typer.Option(help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."),
 ]
-RoundingOption = Annotated[
-    str | None, typer.Option(help="How counts were rounded, for example nearest-5.")
+RoundingsOption = Annotated[
+    list[str] | None, typer.Option(help="How counts were rounded, for example nearest-5.")
 ]
-ClosedOption = Annotated[
-    str | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
+ClosedsOption = Annotated[
+    list[str] | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
+]
+OnMissingOption = Annotated[
+    str, typer.Option(help="Blocks without people or without a table: error, or drop.")
 ]
 PublicOption = Annotated[
     bool | None,
@@ -59,25 +78,116 @@ PublicOption = Annotated[
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
 
 
-def open_release(
-    path: str,
+def open_releases(
+    paths: list[str],
     *,
-    dialect: str | None,
-    release_block: str | None,
-    suppression: str | None,
-    rounding: str | None,
-    closed: str | None,
+    dialect: list[str] | None,
+    release_block: list[str] | None,
+    suppression: list[str] | None,
+    rounding: list[str] | None,
+    closed: list[str] | None,
     public: bool | None = None,
-) -> Release:
-    """Read the published table."""
+) -> list[Release]:
+    """Read the published tables; an option given once is about all of them."""
     from unbin.release.readers import read_release
 
-    return read_release(
-        path,
-        dialect=dialect,
-        block=release_block,
-        suppression=suppression,
-        rounding=rounding,
-        closed=closed,
-        public=public,
+    given = {
+        "dialect": dialect,
+        "release-block": release_block,
+        "suppression": suppression,
+        "rounding": rounding,
+        "closed": closed,
+    }
+    settings = zip(
+        *(_for_each(name, values, len(paths)) for name, values in given.items()), strict=True
     )
+    return [
+        read_release(
+            path,
+            dialect=layout,
+            block=_columns(column),
+            suppression=hidden,
+            rounding=rounded,
+            closed=edges,
+            public=public,
+        )
+        for path, (layout, column, hidden, rounded, edges) in zip(paths, settings, strict=True)
+    ]
+
+
+def block_columns(blocks: list[str]) -> list[str]:
+    """Return all columns of people that the tables are split by, each once."""
+    return list(dict.fromkeys(name for block in blocks for name in block.split(",")))
+
+
+def check_blocks(blocks: list[str] | None, n_tables: int) -> list[str]:
+    """Return what each table is split by, or raise unless there is one ``--block`` for each."""
+    from unbin.exceptions import ParameterError
+
+    found = list(blocks or [])
+    if not found and n_tables == 1:
+        raise ParameterError("--block: must name the column of blocks, got none; add it")
+    if len(found) != n_tables:
+        raise ParameterError(
+            f"--block: must be given once for each table, in their order, got {len(found)} for "
+            f"{n_tables} tables; write for example --block county --block age_group,sex"
+        )
+    return found
+
+
+def block_ids(rows: People, block: str) -> Any:
+    """Return the block of each person: a column, or the columns of a crossed table."""
+    names = block.split(",")
+    return rows.column(block) if len(names) == 1 else {name: rows.column(name) for name in names}
+
+
+def align_tables(
+    tables: list[Release],
+    rows: People,
+    blocks: list[str],
+    *,
+    scale: bool = False,
+    on_missing: str = "error",
+) -> list[AggregatedTarget]:
+    """Tie each table to its column of people."""
+
+    def ids(block: str) -> Any:
+        found = block_ids(rows, block)
+        # a mapping has names, by which several tables are told apart
+        return found if len(tables) == 1 or isinstance(found, dict) else {block: found}
+
+    return [
+        table.align(ids(block), scale=scale, on_missing=on_missing)
+        for table, block in zip(tables, blocks, strict=True)
+    ]
+
+
+def join_tables(
+    tables: list[Release],
+    rows: People,
+    blocks: list[str],
+    *,
+    scale: bool,
+    on_missing: str,
+) -> AggregatedTarget | JoinedTarget:
+    """Return the target of one table, or of several joined."""
+    from unbin.release.join import join
+
+    aligned = align_tables(tables, rows, blocks, scale=scale, on_missing=on_missing)
+    return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
+
+
+def _columns(text: str | None) -> str | list[str] | None:
+    return text if text is None or "," not in text else text.split(",")
+
+
+def _for_each(name: str, values: list[str] | None, n_tables: int) -> list[Any]:
+    from unbin.exceptions import ParameterError
+
+    found: list[str | None] = [*values] if values else [None]
+    if len(found) not in (1, n_tables):
+        raise ParameterError(
+            f"--{name}: must be given once, or once for each of the {n_tables} "
+            f"tables, got {len(found)}; add or remove some"
+        )
+    return found * n_tables if len(found) == 1 else found

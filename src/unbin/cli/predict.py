@@ -53,13 +53,14 @@ def predict(
 
     saved = read_model(model)
     encoding = saved.encoding
-    ids = [name for name in (block, identifier) if name is not None]
+    ids = options.block_columns([] if block is None else [block])
+    ids += [] if identifier is None else [identifier]
     known = _columns(saved)
     texts = ids if encoding is None else [*ids, *encoding.text_columns]
     shift = [] if offset in (None, _NONE) else [offset]
     rows = read_people(people, text=texts, columns=[*ids, *known, *shift])
     X = _features(saved, rows)
-    blocks = None if block is None else rows.column(block)
+    blocks = None if block is None else options.block_ids(rows, block)
     if saved.model.contextual_coef_ is not None and blocks is None:
         say(
             "Warning: the model has contextual effects, and without --block everybody gets the "
@@ -106,9 +107,12 @@ def _features(saved: SavedModel, rows: People) -> Any:
     """Return the features as a frame with the names of the fit."""
     from unbin._frames import as_floats
     from unbin.fitting.summary import to_frame
+    from unbin.people.reading import with_numbers
 
+    texts = () if saved.encoding is None else saved.encoding.text_columns
+    numbers = with_numbers(rows, set(_columns(saved)).difference(texts))
     if saved.encoding is None:
-        columns = {name: as_floats(rows.column(name), where=name) for name in _columns(saved)}
+        columns = {name: as_floats(numbers[name], where=name) for name in _columns(saved)}
         return to_frame(columns, "pandas")
-    X = saved.encoding.encode(rows.columns)
+    X = saved.encoding.encode(numbers)
     return to_frame(dict(zip(saved.encoding.names, X.T, strict=True)), "pandas")

@@ -1,16 +1,16 @@
-"""One planned table: made, attacked, measured."""
+"""One planned table, or several together: made, attacked, measured."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.disclosure.attacks import attack, attackers_choice, families_for
 from unbin.disclosure.baselines import block_guess, pooled_guess, public_guess
-from unbin.disclosure.gains import Gains, measure_gains
+from unbin.disclosure.gains import LEAST_BLOCKS, Gains, measure_gains
 from unbin.disclosure.guesses import Guess, Knowledge, bin_values
 from unbin.disclosure.inputs import Records
 from unbin.disclosure.measures import Scale, most_exposed, nearness
@@ -22,11 +22,17 @@ from unbin.disclosure.results import (
     Disclosure,
     PlannedTable,
 )
-from unbin.disclosure.rules import check_cells
+from unbin.disclosure.rules import Derivable, check_cells, check_together, derivable
+from unbin.disclosure.together import (
+    attack_together,
+    best_histogram,
+    histograms_together,
+)
 from unbin.disclosure.utility import measure_utility
 from unbin.exceptions import ParameterError
 from unbin.release import Release
 from unbin.release.aggregation import aggregate
+from unbin.release.crossings import Crossings
 
 _CHANCE = 0.95
 """The level of the point that the gain is compared with."""
@@ -46,10 +52,14 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One table to audit: the bins of a level's blocks, as they are or protected."""
+    """One table to audit: the bins of a level's blocks, as they are or protected.
+
+    ``place`` is that of the level among all: tables published together have noise of their own.
+    """
 
     records: Records
     level: str
+    place: int
     ids: TextArray
     bins: int | FloatArray
     protection: Protection | None
@@ -83,11 +93,24 @@ class _Side:
     people: str
     y: FloatArray
     codes: IntArray
+    resampled: IntArray
     told: FloatArray
     block: FloatArray
 
 
-def audit_table(task: Task, tell: Callable[[str], None]) -> PlannedTable:
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """A table that was audited, with what an audit of several tables together goes on with."""
+
+    table: PlannedTable
+    task: Task
+    known: Knowledge
+    guesses: _Guesses
+    everybody: Release
+    told: Derivable
+
+
+def audit_table(task: Task, tell: Callable[[str], None]) -> Audited:
     """Make a planned table, attack it and measure what the attacks find out."""
     records, rng = task.records, np.random.default_rng(task.settings.seed)
     name = f"{task.level}, {task.bins_text} bins"
@@ -97,37 +120,133 @@ def audit_table(task: Task, tell: Callable[[str], None]) -> PlannedTable:
     known = _knowledge(task, plain, rng)
     guesses = _guess(task, known, plain, y, y_other, lambda each: tell(f"{name}: {each}"))
     tell(f"{name}: measuring")
-    scale = Scale(known.edges, float(records.y.mean()), records.log)
-    results: list[AttackResult] = []
-    disclosures = []
-    for people, values, codes, side in (
-        (IN_TABLE, y, known.target.codes, "table"),
-        (HELD_OUT, y_other, known.codes_other, "other"),
-    ):
-        told = np.stack([getattr(guess, side) for guess in guesses.every()])
-        these = _Side(people, values, codes, told, getattr(guesses.block, side))
-        found, disclosure = _judge(task.settings, these, guesses, scale, rng)
-        results += found
-        disclosures.append(disclosure)
+    people = _People(known.target.codes, known.codes_other)
+    results, disclosures = _measure(task, known, guesses, people, rng)
     everybody = aggregate(records.y, task.ids, task.bins)
-    return PlannedTable(
-        level=task.level,
+    told = derivable(everybody, task.settings.smallest, task.protection)
+    table = PlannedTable(
+        levels=(task.level,),
         bins=task.bins_text,
         protection="" if task.protection is None else str(task.protection),
         n_blocks=len(plain),
         n_bins=len(known.values),
         in_table=disclosures[0],
         held_out=disclosures[1],
-        attacks=tuple(results),
+        attacks=results,
         utility=measure_utility(known, y, guesses.attacks),
-        cells=check_cells(records.y, everybody, task.settings.smallest, task.protection),
+        cells=check_cells(records.y, everybody, task.settings.smallest, task.protection, told),
     )
+    return Audited(table, task, known, guesses, everybody, told)
+
+
+def audit_together(alone: Sequence[Audited], tell: Callable[[str], None]) -> PlannedTable:
+    """Attack several tables at once, and measure what the attacks find out.
+
+    An attacker who has all tables can still do without some of them: the guesses from each table
+    alone are among those from all.
+    """
+    task, first = alone[0].task, alone[0].table
+    records, rng = task.records, np.random.default_rng(task.settings.seed)
+    levels = tuple(each.task.level for each in alone)
+    name = f"{' + '.join(levels)}, {task.bins_text} bins"
+    guesses, joined = _guess_together(alone, lambda each: tell(f"{name}: {each}"))
+    tell(f"{name}: measuring")
+    known = [each.known for each in alone]
+    results, disclosures = _measure(task, known[0], guesses, _cross(known), rng)
+    utility = [measure_utility(known[0], records.y[~records.held_out], joined)]
+    return PlannedTable(
+        levels=levels,
+        bins=task.bins_text,
+        protection=first.protection,
+        n_blocks=sum(each.table.n_blocks for each in alone),
+        n_bins=first.n_bins,
+        in_table=disclosures[0],
+        held_out=disclosures[1],
+        attacks=results,
+        utility=max(utility + [each.table.utility for each in alone], key=lambda u: u.value),
+        cells=check_together(
+            [each.table.cells for each in alone],
+            [each.everybody for each in alone],
+            [each.told for each in alone],
+            [np.searchsorted(each.everybody.blocks, each.task.ids) for each in alone],
+            task.protection,
+        ),
+    )
+
+
+def _guess_together(
+    alone: Sequence[Audited], tell: Callable[[str], None]
+) -> tuple[_Guesses, tuple[Guess, ...]]:
+    """Return all guesses, and those among them that take all tables at once."""
+    task, known = alone[0].task, [each.known for each in alone]
+    settings, records = task.settings, task.records
+    families = families_for(alone[0].everybody, settings.families)
+    joined = tuple(attack_together(known, settings.attacks, families, settings.seed, tell))
+    single = tuple(
+        replace(guess, name=f"{guess.name} ({each.task.level} alone)")
+        for each in alone
+        for guess in each.guesses.attacks
+    )
+    y, y_other = records.y[~records.held_out], records.y[records.held_out]
+    first = alone[0].guesses
+    return _Guesses(
+        (*joined, *single, histograms_together(known)),
+        first.pooled,
+        best_histogram([each.guesses.block for each in alone], y, y_other),
+        first.public,
+        attackers_choice(joined, len(known[0].values)),
+    ), joined
+
+
+@dataclass(frozen=True, slots=True)
+class _People:
+    """Blocks within which people in the table, and others, are alike to whoever has no features.
+
+    ``resampled`` are the blocks that are bootstrapped, in the table and outside, if not those.
+    """
+
+    table: IntArray
+    other: IntArray
+    resampled: tuple[IntArray, IntArray] | None = None
+
+
+def _cross(known: Sequence[Knowledge]) -> _People:
+    """Cross the blocks of several tables; resample those of the coarsest table with enough."""
+    pairs = [(each.target.codes, each.codes_other) for each in known]
+    size = [len(each.release) for each in known]
+    enough = [k for k, blocks in enumerate(size) if blocks >= LEAST_BLOCKS]
+    wanted = min(enough, key=size.__getitem__) if enough else int(np.argmin(size))
+    table, other = zip(*pairs, strict=True)
+    return _People(Crossings.of(table).codes, Crossings.of(other).codes, pairs[wanted])
+
+
+def _measure(
+    task: Task, known: Knowledge, guesses: _Guesses, people: _People, rng: np.random.Generator
+) -> tuple[tuple[AttackResult, ...], tuple[Disclosure, Disclosure]]:
+    """Measure all guesses of the people in the table, and of those held out."""
+    records = task.records
+    scale = Scale(known.edges, float(records.y.mean()), records.log)
+    resampled = people.resampled or (people.table, people.other)
+    sides = (
+        (IN_TABLE, ~records.held_out, people.table, resampled[0], "table"),
+        (HELD_OUT, records.held_out, people.other, resampled[1], "other"),
+    )
+    results: list[AttackResult] = []
+    disclosures = []
+    for who, chosen, codes, blocks, side in sides:
+        told = np.stack([getattr(guess, side) for guess in guesses.every()])
+        these = _Side(who, records.y[chosen], codes, blocks, told, getattr(guesses.block, side))
+        found, disclosure = _judge(task.settings, these, guesses, scale, rng)
+        results += found
+        disclosures.append(disclosure)
+    return tuple(results), (disclosures[0], disclosures[1])
 
 
 def _knowledge(task: Task, plain: Release, rng: np.random.Generator) -> Knowledge:
     """Return what an attacker has once the table is published."""
     records, inside = task.records, ~task.records.held_out
-    release = plain if task.protection is None else task.protection.apply(plain, rng)
+    noise = np.random.default_rng((task.settings.seed, task.place)) if task.place else rng
+    release = plain if task.protection is None else task.protection.apply(plain, noise)
     n_bins = len(plain.histogram.count) // len(plain)
     table = plain.histogram
     edges = np.concatenate([table.lower[:n_bins], table.upper[n_bins - 1 : n_bins]])
@@ -183,7 +302,7 @@ def _judge(
             AttackResult(
                 attack=guess.name,
                 people=side.people,
-                uses_features=guess is not guesses.pooled and guess is not guesses.block,
+                uses_features=guess.uses_features,
                 chosen=guess is guesses.chosen,
                 identified=_identified(guess),
                 all=nearness(side.y, told, scale),
@@ -224,6 +343,7 @@ def _gains(
         rng,
         n_permutations=n_permutations,
         level=settings.level,
+        resampled=side.resampled,
     )
 
 

@@ -27,6 +27,7 @@ from unbin.families import FAMILIES, BregmanFamily, get_family
 from unbin.likelihood.choice import candidate_families
 from unbin.likelihood.raking import Raking
 from unbin.release import Release
+from unbin.release.join import JoinedTarget
 from unbin.release.target import AggregatedTarget
 
 ATTACKS = ("matching", "likelihood", "ridge")
@@ -42,7 +43,7 @@ _LEAST_BLOCKS = 10
 def families_for(release: Release, families: Any) -> tuple[str, ...]:
     """Return the families an attacker would try, simplest first."""
     if isinstance(families, str) and families == "auto":
-        found = candidate_families(release, 1)
+        found = candidate_families([release], 1)
         return tuple(family.name for family in found if family.name not in _SLOW)
     listed = isinstance(families, Iterable) and not isinstance(families, str)
     names = tuple(families) if listed else (families,)
@@ -65,15 +66,15 @@ def attack(
     for kind, family in product(attacks, families):
         name = f"{kind}, {family}"
         tell(name)
-        tried = [_try(name, model, known) for model in _models(kind, family, known, seed)]
+        models = models_for(kind, family, len(known.release), known.X.shape[1], seed)
+        tried = [_try(name, model, known) for model in models]
         guesses = [guess for guess in tried if guess is not None]
         if guesses:
             yield _average(guesses)
 
 
-def _models(kind: str, family: str, known: Knowledge, seed: int) -> list[AggregatedGLM]:
+def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> list[AggregatedGLM]:
     """Return the models to be fitted, none where an attack cannot be made."""
-    n_blocks, d = len(known.release), known.X.shape[1]
     if kind == "matching":
         if not isinstance(get_family(family), BregmanFamily):
             return []
@@ -88,15 +89,22 @@ def _models(kind: str, family: str, known: Knowledge, seed: int) -> list[Aggrega
 def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
     """Return the guesses of a model; None where it cannot be fitted to the table."""
     target = _exact(known.target) if model.method == "matching" else known.target
+    if not fitted(model, known.X, target):
+        return None
+    guess = _guess(name, model, known)
+    return guess if guess.finite else None
+
+
+def fitted(model: AggregatedGLM, X: FloatArray, target: AggregatedTarget | JoinedTarget) -> bool:
+    """Fit a model, and tell whether that was possible."""
     try:
         with warnings.catch_warnings():  # an attacker tries anyway
             warnings.simplefilter("ignore", IdentificationWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
-            model.fit(known.X, target)
+            model.fit(X, target)
     except (DomainError, ParameterError, ReleaseError, FitError):
-        return None  # another family's table, or a fit that diverged: no attack
-    guess = _guess(name, model, known)
-    return guess if np.isfinite(guess.table).all() and np.isfinite(guess.other).all() else None
+        return False  # another family's table, or a fit that diverged: no attack
+    return True
 
 
 def _average(guesses: list[Guess]) -> Guess:
@@ -125,9 +133,13 @@ def _guess(name: str, model: AggregatedGLM, known: Knowledge) -> Guess:
         effect = np.bincount(codes, weights=table - expected, minlength=len(n)) / n
         centre = float((table - expected).mean())
     moved = shrunk(effect, blocks.chance, centre, blocks.total)
+    return Guess(name, table, other + moved[known.codes_other], model, score_of(model))
+
+
+def score_of(model: AggregatedGLM) -> float:
+    """Return what an attacker without the truth chooses a likelihood by; larger is better."""
     selection = model.selection_
-    score = -model.objective_ if selection is None else selection.score[selection.chosen]
-    return Guess(name, table, other + moved[known.codes_other], model, float(score))
+    return float(-model.objective_ if selection is None else selection.score[selection.chosen])
 
 
 def mean_of(model: AggregatedGLM, X: FloatArray, known: Knowledge) -> FloatArray:

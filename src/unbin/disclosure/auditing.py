@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import chain, product
 from typing import Any
 
 from rich.console import Console
 
 from unbin._checks import (
     check_choices,
+    check_flag,
     check_generator,
     check_number,
     check_share,
     check_whole,
 )
 from unbin._typing import ArrayLike
-from unbin.disclosure.assessment import Settings, Task, audit_table
+from unbin.disclosure.assessment import Settings, Task, audit_table, audit_together
 from unbin.disclosure.attacks import ATTACKS
 from unbin.disclosure.inputs import read_bins, read_records
 from unbin.disclosure.protections import Protection
-from unbin.disclosure.results import Audit
+from unbin.disclosure.results import Audit, PlannedTable
 from unbin.disclosure.rules import smallest_allowed
 
 
@@ -30,6 +32,7 @@ def audit(
     blocks: Any = None,
     bins: Sequence[int | ArrayLike] = (2, 5, 10, 25),
     *,
+    together: bool = True,
     target_transform: str | None = None,
     families: str | Sequence[str] = "auto",
     attacks: str | Sequence[str] = ATTACKS,
@@ -59,9 +62,14 @@ def audit(
     y : (n,)
         The value to be published as a table.
     blocks : (n,) block ids, mapping of level name to block ids, or None
-        Several levels are audited one by one; None, or a level that is None, is everybody together.
+        Several levels are audited one by one, and then together: what an attacker reads out of all
+        their tables at once. A frame of several columns is a crossed table. None, or a level that
+        is None, is everybody in one block.
     bins : sequence of int or edges
         Planned tables: numbers of bins at the pooled quantiles, or edges.
+    together : bool
+        Whether tables of several levels are audited together, too; False where they are
+        alternatives, of which one will be published.
     target_transform : {None, "log"}
         "log" attacks the log of the value and squares errors of logs: for amounts.
     families : "auto", str or sequence of str
@@ -126,13 +134,21 @@ def audit(
     utility = check_number("min_utility", min_utility, low=0.0)
     limit = None if max_gain is None else check_number("max_gain", max_gain, low=0.0)
     versions = [None] if protection is None else [None, protection]
+    joined = records.published_together if check_flag("together", together) else ()
+    alone: dict[str, list[PlannedTable]] = {name: [] for name in records.levels}
+    both: list[PlannedTable] = []
     with _teller(progress) as tell:
-        tables = [
-            audit_table(Task(records, name, ids, plan, version, settings), tell)
-            for name, ids in records.levels.items()
-            for plan in plans
-            for version in versions
-        ]
+        for plan, version in product(plans, versions):
+            found = [
+                audit_table(Task(records, name, k, ids, plan, version, settings), tell)
+                for k, (name, ids) in enumerate(records.levels.items())
+            ]
+            for each in found:
+                alone[each.task.level].append(each.table)
+            if joined:
+                chosen = [each for each in found if each.task.level in joined]
+                both.append(audit_together(chosen, tell))
+    tables = [*chain.from_iterable(alone.values()), *both]
     return Audit(
         tables=tuple(tables),
         n_people=len(records.y),

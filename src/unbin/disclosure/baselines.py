@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._typing import FloatArray, IntArray
-from unbin.disclosure.guesses import Guess, Knowledge
+from unbin.disclosure.guesses import BLOCK_HISTOGRAM, Guess, Knowledge
 from unbin.disclosure.protections import believable_counts
 from unbin.estimator import AggregatedGLM
 
@@ -67,7 +67,8 @@ def block_means(known: Knowledge) -> BlockMeans:
 def pooled_guess(known: Knowledge) -> Guess:
     """Guess the mean of the table of everybody."""
     mean = block_means(known).pooled
-    return Guess("pooled histogram", np.full(len(known.X), mean), np.full(len(known.X_other), mean))
+    guesses = np.full(len(known.X), mean), np.full(len(known.X_other), mean)
+    return Guess("pooled histogram", *guesses, uses_features=False)
 
 
 def block_guess(known: Knowledge) -> Guess:
@@ -75,7 +76,8 @@ def block_guess(known: Knowledge) -> Guess:
     found = block_means(known)
     table = shrunk(found.mean, found.noise, found.pooled, found.total)
     other = shrunk(found.mean, found.chance, found.pooled, found.total)
-    return Guess("block histogram", table[known.target.codes], other[known.codes_other])
+    guesses = table[known.target.codes], other[known.codes_other]
+    return Guess(BLOCK_HISTOGRAM, *guesses, uses_features=False)
 
 
 def between_variance(effect: FloatArray, error: FloatArray) -> float:

@@ -35,6 +35,7 @@ def _columns(rows: list[dict[str, Any]]) -> dict[str, list[Any]]:
 def _head(table: PlannedTable) -> dict[str, Any]:
     return {
         "level": table.level,
+        "together": table.together,
         "bins": table.bins,
         "protection": table.protection,
         "n_blocks": table.n_blocks,
@@ -66,6 +67,8 @@ def _rest(table: PlannedTable) -> dict[str, Any]:
         "analyst_family": table.utility.family,
         "cells_under": table.cells.cells_under,
         "derived": table.cells.derived,
+        "only_together": table.cells.only_together,
+        "differences": table.cells.differences,
     }
 
 

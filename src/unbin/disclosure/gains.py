@@ -12,7 +12,9 @@ best attack is simultaneous over all attacks.
 guesses to its people would be as likely as the observed one. A fit sees of a block its table and
 its features in no order, so it is the same for all of them: guesses are permuted within blocks,
 without a refit, and the best of all attacks is taken each time, as for the data. So the p value is
-exact, whatever blocks differ by.
+exact, whatever blocks differ by. Of several tables, guesses are permuted among people who are in
+the same block of every table: all fits, and all histograms, stay as they are then. Chance then
+includes what is gained by combining the tables without features.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import numpy as np
 from unbin._typing import FloatArray, IntArray
 
 N_BOOT = 999
-_LEAST_BLOCKS = 20
+LEAST_BLOCKS = 20
 """Blocks from which on they are resampled; below, random groups of people are."""
 _GROUPS = 200
 _TIE = 1e-9
@@ -84,6 +86,7 @@ def measure_gains(
     *,
     n_permutations: int,
     level: float,
+    resampled: IntArray | None = None,
 ) -> Gains:
     """Return the gains of attacks.
 
@@ -95,16 +98,18 @@ def measure_gains(
     without : (n,)
         Guesses from the block histogram alone.
     codes : (n,)
-        Blocks, from 0.
+        Blocks, from 0; of several tables, the crossings of their blocks.
     rng : Generator
     n_permutations : int
     level : float
         Coverage of the intervals.
+    resampled : (n,), optional
+        The blocks that are bootstrapped, if not those.
     """
     base = (y - without) ** 2
     errors = (y - guesses) ** 2
     seen = _gain(errors.sum(axis=1), base.sum())
-    drawn = _drawn(errors, base, codes, rng)
+    drawn = _drawn(errors, base, codes if resampled is None else resampled, rng)
     ends = [0.5 - level / 2, 0.5 + level / 2]
     attacks = tuple(
         Gain(float(value), *map(float, np.quantile(other, ends)))
@@ -148,7 +153,7 @@ def _drawn(
 ) -> FloatArray:
     """Return the gain of each attack with blocks resampled, shape (A, N_BOOT)."""
     group = np.unique(codes, return_inverse=True)[1]
-    if group.max() + 1 < _LEAST_BLOCKS:
+    if group.max() + 1 < LEAST_BLOCKS:
         group = rng.permutation(len(codes)) % min(_GROUPS, len(codes))
     n = int(group.max()) + 1
     sums = np.stack([np.bincount(group, weights=each, minlength=n) for each in (*errors, base)])

@@ -17,6 +17,11 @@ from unbin.estimator import AggregatedGLM
 from unbin.release import Release
 from unbin.release.target import AggregatedTarget
 
+BLOCK_HISTOGRAM = "block histogram"
+"""What anybody guesses who knows a person's block and no features."""
+RAKED_HISTOGRAMS = "block histograms raked"
+"""What is guessed from the blocks that a person has in several tables, without features."""
+
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
@@ -65,6 +70,8 @@ class Guess:
         What made them.
     score : float
         By which an attacker without the truth would choose among likelihoods: larger is better.
+    uses_features : bool
+        False for what is read in tables alone.
     """
 
     name: str
@@ -72,6 +79,12 @@ class Guess:
     other: FloatArray
     model: AggregatedGLM | None = None
     score: float = float("nan")
+    uses_features: bool = True
+
+    @property
+    def finite(self) -> bool:
+        """Whether every guess is a number."""
+        return bool(np.isfinite(self.table).all() and np.isfinite(self.other).all())
 
 
 def bin_values(y: FloatArray, edges: FloatArray) -> FloatArray:

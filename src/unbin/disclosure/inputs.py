@@ -12,8 +12,9 @@ from sklearn.utils import check_array
 from unbin._blocks import segment_start
 from unbin._checks import check_number
 from unbin._frames import as_floats, as_text, refuse_masked
-from unbin._typing import ArrayLike, BoolArray, FloatArray, TextArray
+from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
+from unbin.release.crossings import Crossings
 
 EVERYBODY = "everybody"
 """The level that publishes one table of all people."""
@@ -44,9 +45,18 @@ class Records:
     held_out: BoolArray
     log: bool
 
-    def values(self, y: FloatArray) -> FloatArray:
-        """Return logs as values, where they are logs."""
-        return np.exp(y) if self.log else y
+    @property
+    def published_together(self) -> tuple[str, ...]:
+        """Levels whose tables tell something beside one another; none where there are not two.
+
+        Totals of everybody are taken to be published with every table, and a partition counts once.
+        """
+        found: dict[bytes, str] = {}
+        for name, ids in self.levels.items():
+            codes = np.unique(ids, return_inverse=True)[1]
+            if codes.any():
+                found.setdefault(_first_seen(codes).tobytes(), name)
+        return tuple(found.values()) if len(found) > 1 else ()
 
 
 def read_records(
@@ -87,7 +97,7 @@ def read_records(
         feature_names=tuple(names),
         y=np.log(values) if target_transform == "log" else values,
         levels=levels,
-        held_out=hold_out(_together(levels), share, rng),
+        held_out=hold_out(_crossing(levels), share, rng),
         log=target_transform == "log",
     )
 
@@ -108,14 +118,23 @@ def _levels(blocks: Any, n: int) -> dict[str, TextArray]:
             raise AlignmentError(
                 f"blocks[{name!r}]: must hold the block of each of the {n} people, got {len(text)}"
             )
-        found[str(name)] = text
+        found[_name(name)] = text
     return found
 
 
-def _together(levels: dict[str, TextArray]) -> Any:
+def _name(level: Any) -> str:
+    return ", ".join(map(str, level)) if isinstance(level, tuple) else str(level)
+
+
+def _crossing(levels: dict[str, TextArray]) -> IntArray:
     """Return a code per combination of blocks, shape (n,)."""
-    codes = [np.unique(ids, return_inverse=True)[1] for ids in levels.values()]
-    return np.unique(np.stack(codes), axis=1, return_inverse=True)[1].ravel()
+    return Crossings.of([np.unique(ids, return_inverse=True)[1] for ids in levels.values()]).codes
+
+
+def _first_seen(codes: IntArray) -> IntArray:
+    """Return blocks numbered as they come: equal partitions have equal numbers."""
+    _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    return np.asarray(np.argsort(np.argsort(first))[place])
 
 
 def hold_out(codes: Any, share: float, rng: np.random.Generator) -> BoolArray:

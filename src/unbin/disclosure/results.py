@@ -66,7 +66,8 @@ class Disclosure:
     gain : Gain
         Of the best attack, at least 0.
     measured : float
-        Gain of the best attack with features, which may be negative.
+        Gain of the best attack with features, which may be negative; of several tables, with
+        features or all blocks at once.
     chance : float
         What ``measured`` exceeds in one audit of twenty when the features are unrelated to the
         value within blocks; negative where attacks that guess in vain do worse than the block
@@ -92,24 +93,25 @@ class Disclosure:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable:
-    """One planned table, and what was found about it.
+    """One planned table, or several to be published together, and what was found about it.
 
     Attributes
     ----------
-    level : str
-        Of blocks.
+    levels : tuple of str
+        Of blocks: one, or those of all tables together.
     bins : str
         As asked for.
     protection : str
         Empty for the table as it is.
     n_blocks, n_bins : int
+        Blocks of all tables, and bins of each.
     in_table, held_out : Disclosure
     attacks : tuple of AttackResult
     utility : Utility
     cells : CellCheck
     """
 
-    level: str
+    levels: tuple[str, ...]
     bins: str
     protection: str
     n_blocks: int
@@ -119,6 +121,16 @@ class PlannedTable:
     attacks: tuple[AttackResult, ...]
     utility: Utility
     cells: CellCheck
+
+    @property
+    def level(self) -> str:
+        """Of blocks; those of several tables with a plus between them."""
+        return " + ".join(self.levels)
+
+    @property
+    def together(self) -> bool:
+        """Whether these are several tables."""
+        return len(self.levels) > 1
 
     @property
     def n_cells(self) -> int:
@@ -134,6 +146,17 @@ class PlannedTable:
         """Return the best way of guessing some people."""
         wanted = (self.in_table if people == IN_TABLE else self.held_out).attack
         return next(a for a in self.attacks if (a.people, a.attack) == (people, wanted))
+
+    @property
+    def r2(self) -> float:
+        """Share of the variance of people in the table that the best attack explains."""
+        return self.best(IN_TABLE).all.r2
+
+    @property
+    def r2_without(self) -> float:
+        """The same of the best guess without features."""
+        found = [a for a in self.attacks if a.people == IN_TABLE and not a.uses_features]
+        return max(a.all.r2 for a in found)
 
     @property
     def noisy(self) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,7 +11,9 @@ from unbin._checks import check_choice, check_whole
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.disclosure.protections import Protection, rounded
 from unbin.release import Release
+from unbin.release.crossings import Crossings, small_differences
 from unbin.release.derivation import possible_counts
+from unbin.release.linkage import possible_counts_together
 
 RULES = {"cms": 11, "wonder": 10, "nhs": 8}
 """The smallest count of people that each agency publishes."""
@@ -47,6 +50,12 @@ class CellCheck:
     exposed : int
         Cells under the rule that the table, as it would be published, shows, or that it and its
         totals narrow to fewer than the ``smallest - 1`` counts that the rule leaves open.
+    only_together : int
+        Of several tables: hidden cells that are pinned or narrowed by all of them, and not by the
+        table that has them.
+    differences : int
+        Of several tables: groups of fewer people than the rule asks for that are no block, but
+        whose counts blocks of one table less blocks of another give away.
     """
 
     smallest: int
@@ -65,11 +74,42 @@ class CellCheck:
     narrowed: int
     exact: bool
     exposed: int
+    only_together: int = 0
+    differences: int = 0
 
     @property
     def within_rule(self) -> bool:
         """Whether no cell under the rule is exposed, for certain."""
-        return self.exposed == 0 and (self.exact or self.cells_under == 0)
+        shown = self.exposed + self.differences
+        return shown == 0 and (self.exact or self.cells_under == 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Derivable:
+    """What can be worked out from a table as published.
+
+    Attributes
+    ----------
+    hidden : (B, K)
+        Cells that are not published as they are.
+    low, high : (B, K)
+        The least and the most that each count can be.
+    columns : pair of (K,) or None
+        The least and the most people of each bin, as published.
+    exact : bool
+        Whether nothing narrower can be worked out.
+    """
+
+    hidden: BoolArray
+    low: IntArray
+    high: IntArray
+    columns: tuple[IntArray, IntArray] | None
+    exact: bool
+
+    @property
+    def width(self) -> IntArray:
+        """How many counts each cell can have."""
+        return self.high - self.low + 1
 
 
 def smallest_allowed(rule: str | int) -> int:
@@ -80,7 +120,11 @@ def smallest_allowed(rule: str | int) -> int:
 
 
 def check_cells(
-    y: FloatArray, release: Release, smallest: int, protection: Protection | None = None
+    y: FloatArray,
+    release: Release,
+    smallest: int,
+    protection: Protection | None = None,
+    told: Derivable | None = None,
 ) -> CellCheck:
     """Hold the table of everybody against the rules.
 
@@ -93,51 +137,133 @@ def check_cells(
     smallest : int
     protection : Protection, optional
         Without one, the cells under the rule are taken to be hidden.
+    told : Derivable, optional
+        What :func:`derivable` returned, where it is at hand.
     """
     table = release.histogram
-    count = table.count.reshape(len(release), -1)
+    count = _counts(release)
     edges = np.concatenate([table.lower[: count.shape[1]], table.upper[count.shape[1] - 1 :][:1]])
     values, people = np.unique(y, return_counts=True)
     place = np.minimum(np.searchsorted(values, edges), len(values) - 1)
     at_value = values[place] == edges
-    small = (count > 0) & (count < smallest)
-    hidden, width, exact = _derivable(release, count, smallest, protection)
-    used = protection or Protection()
-    told = hidden & (used.epsilon is None)  # of noisy counts nothing can be worked out
-    asked = (used.suppress or used.round or smallest) - 1
-    shown = np.ones_like(width) if protection is None else width
+    told = told or derivable(release, smallest, protection)
+    seen = _seen(count, told, smallest, protection)
     return CellCheck(
         smallest=smallest,
         n_cells=count.size,
         smallest_block=int(release.n.min()),
         smallest_cell=int(count[count > 0].min()),
         blocks_under=int((release.n < smallest).sum()),
-        cells_under=int(small.sum()),
+        cells_under=int(_small(count, smallest).sum()),
         whole_blocks=int((count.max(axis=1) == release.n).sum()),
         edges_at_values=int(at_value.sum()),
         edges_at_rare_values=int((at_value & (people[place] < smallest)).sum()),
         publishes_minimum=bool(edges[0] == values[0]),
         publishes_maximum=bool(edges[-1] == values[-1]),
-        hidden=int(hidden.sum()),
-        derived=int((told & (width == 1)).sum()),
-        narrowed=int((told & (width > 1) & (width < asked)).sum()),
-        exact=exact,
-        exposed=int((small & (shown < smallest - 1)).sum()),
+        hidden=int(told.hidden.sum()),
+        derived=int(seen.derived.sum()),
+        narrowed=int(seen.narrowed.sum()),
+        exact=told.exact,
+        exposed=int(seen.exposed.sum()),
     )
 
 
-def _derivable(
-    release: Release, count: IntArray, smallest: int, protection: Protection | None
-) -> tuple[BoolArray, IntArray, bool]:
-    """Return which cells are hidden, how many counts each can be, and whether for certain.
+def check_together(
+    alone: Sequence[CellCheck],
+    releases: Sequence[Release],
+    told: Sequence[Derivable],
+    codes: Sequence[IntArray],
+    protection: Protection | None = None,
+) -> CellCheck:
+    """Hold several tables of everybody, with the same bins, against the rules.
+
+    Parameters
+    ----------
+    alone : sequence of CellCheck
+        Of each table.
+    releases : sequence of Release
+        Unprotected.
+    told : sequence of Derivable
+        What can be worked out from each table alone.
+    codes : sequence of (n,)
+        The block of everybody in each table.
+    protection : Protection, optional
+    """
+    smallest = alone[0].smallest
+    counts = [_counts(release) for release in releases]
+    together, differences, exact = list(told), 0, all(each.exact for each in told)
+    if not _noisy(protection):
+        together, differences, exact = _link(counts, told, codes, smallest, protection)
+    pairs = list(zip(counts, told, together, strict=True))
+    before = [_seen(count, own, smallest, protection) for count, own, _ in pairs]
+    after = [_seen(count, linked, smallest, protection) for count, _, linked in pairs]
+    more = [new.known & ~old.known for old, new in zip(before, after, strict=True)]
+    return replace(
+        alone[0],
+        n_cells=sum(each.n_cells for each in alone),
+        smallest_block=min(each.smallest_block for each in alone),
+        smallest_cell=min(each.smallest_cell for each in alone),
+        blocks_under=sum(each.blocks_under for each in alone),
+        cells_under=sum(each.cells_under for each in alone),
+        whole_blocks=sum(each.whole_blocks for each in alone),
+        hidden=sum(each.hidden for each in alone),
+        derived=sum(int(each.derived.sum()) for each in after),
+        narrowed=sum(int(each.narrowed.sum()) for each in after),
+        exact=exact,
+        exposed=sum(int(each.exposed.sum()) for each in after),
+        only_together=sum(int(each.sum()) for each in more),
+        differences=differences,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """Hidden cells that are worked out, and cells under the rule that are exposed, (B, K) each."""
+
+    derived: BoolArray
+    narrowed: BoolArray
+    exposed: BoolArray
+
+    @property
+    def known(self) -> BoolArray:
+        return self.derived | self.narrowed
+
+
+def _seen(count: IntArray, told: Derivable, smallest: int, protection: Protection | None) -> _Seen:
+    used, width = protection or Protection(), told.width
+    hidden = told.hidden & (used.epsilon is None)  # of noisy counts nothing can be worked out
+    asked = (used.suppress or used.round or smallest) - 1
+    shown = np.ones_like(width) if protection is None else width
+    return _Seen(
+        derived=hidden & (width == 1),
+        narrowed=hidden & (width > 1) & (width < asked),
+        exposed=_small(count, smallest) & (shown < smallest - 1),
+    )
+
+
+def _counts(release: Release) -> IntArray:
+    return release.histogram.count.reshape(len(release), -1)
+
+
+def _small(count: IntArray, smallest: int) -> BoolArray:
+    return np.asarray((count > 0) & (count < smallest))
+
+
+def _noisy(protection: Protection | None) -> bool:
+    return protection is not None and protection.epsilon is not None
+
+
+def derivable(release: Release, smallest: int, protection: Protection | None = None) -> Derivable:
+    """Work out what can be from the table of everybody and its totals.
 
     Of noisy counts no totals are published; each can be what 95 % of the noise may have made of it.
     """
+    count = _counts(release)
     used = protection or Protection(suppress=smallest)
     hidden = used.hidden(release)
     if used.epsilon is not None:
         reach = int(-np.log(_UNLIKELY) / used.epsilon)
-        return hidden, np.full(count.shape, 2 * reach + 1), True
+        return Derivable(hidden, count - reach, count + reach, None, exact=True)
     published = used.apply(release, np.random.default_rng(0)).histogram
     low, high = (end.reshape(count.shape) for end in published.interval())
     columns = None  # those of a single block are its counts
@@ -147,4 +273,36 @@ def _derivable(
         if used.round is not None:
             columns = rounded(totals, used.round)
     found = possible_counts(low, high, (release.n, release.n), columns)
-    return hidden, found.high - found.low + 1, found.exact
+    return Derivable(hidden, found.low, found.high, columns, found.exact)
+
+
+def _link(
+    counts: Sequence[IntArray],
+    told: Sequence[Derivable],
+    codes: Sequence[IntArray],
+    smallest: int,
+    protection: Protection | None,
+) -> tuple[list[Derivable], int, bool]:
+    """Return what can be worked out from all tables, and how many differences expose people."""
+    crossings = Crossings.of(codes)
+    differences = small_differences(crossings, smallest)
+    asked = () if protection is None else differences
+    found = possible_counts_together(
+        [(each.low, each.high) for each in told],
+        crossings,
+        next((each.columns for each in told if each.columns is not None), None),
+        asked,
+    )
+    together = [
+        replace(own, low=bounds.low, high=bounds.high, exact=bounds.exact)
+        for own, bounds in zip(told, found.tables, strict=True)
+    ]
+    if protection is None:  # all counts are there to be subtracted
+        return together, len(differences), found.exact
+    exposed = 0
+    width = found.differences.high - found.differences.low + 1
+    for each, own in zip(differences, width, strict=True):
+        count = counts[each.table][list(each.blocks)].sum(axis=0)
+        count = count - counts[each.less][list(each.less_blocks)].sum(axis=0)
+        exposed += bool(((count > 0) & (own < min(smallest - 1, each.n + 1))).any())
+    return together, exposed, found.exact

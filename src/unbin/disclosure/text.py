@@ -53,9 +53,101 @@ def as_text(audit: Audit) -> str:
             *_grid(_cell_table(audit), left=1),
             "worked out: hidden cells that totals pin to one count, + narrow to fewer than the "
             "rule's",
+            *_together(audit),
             recommendation(audit),
         ]
     )
+
+
+def _together(audit: Audit) -> list[str]:
+    """Return what tables disclose alone and together, where several were audited together."""
+    rows = together_rows(audit)
+    if not rows:
+        return []
+    head = ["tables", *TOGETHER]
+    return [
+        "",
+        *_grid([head, *([name, *cells] for name, cells in rows)], left=1),
+        f"R²{' of the log' if audit.log else ''}: of people in the tables; compare it across rows, "
+        "gains are against what each reads in its own tables",
+        "together: gain against the best single table's histogram; chance is what combining the "
+        "blocks gains without features",
+        "differences: small groups that blocks of one table less blocks of another give away",
+        *(sentence for table in audit.tables for sentence in together_sentences(audit, table)),
+        "",
+    ]
+
+
+TOGETHER = ("R² without features", "R² best attack", "gain", "p", "worked out", "only together",
+            "differences")  # fmt: skip
+"""What tables alone and together are compared by."""
+
+
+def alone_of(audit: Audit, both: PlannedTable) -> list[PlannedTable]:
+    """Return the tables that were audited together, each alone."""
+    wanted = both.bins, both.protection
+    return [
+        table
+        for level in both.levels
+        for table in audit.tables
+        if table.levels == (level,) and (table.bins, table.protection) == wanted
+    ]
+
+
+def together_rows(audit: Audit) -> list[tuple[str, list[str]]]:
+    """Return a row for each table alone, and one for all together, of every plan."""
+    rows = []
+    for both in audit.tables:
+        if not both.together:
+            continue
+        for table in alone_of(audit, both):
+            rows.append((f"{table.name}, alone", [*_compared(table), _NONE, _NONE]))
+        cells = both.cells
+        more = _NONE
+        if cells.hidden and not both.noisy:
+            more = f"{least_text(both)}{cells.only_together:,}"
+        rows.append((f"{both.name}, together", [*_compared(both), more, f"{cells.differences:,}"]))
+    return rows
+
+
+def _compared(table: PlannedTable) -> list[str]:
+    found = table.in_table
+    return [
+        number(table.r2_without),
+        number(table.r2),
+        number(found.gain.value),
+        p_text(found.p_value),
+        derived_text(table),
+    ]
+
+
+def together_sentences(audit: Audit, both: PlannedTable) -> list[str]:
+    """Return what tables disclose only when all of them are published; nothing of a single one."""
+    if not both.together:
+        return []
+    nearest = max(alone_of(audit, both), key=lambda table: table.r2)
+    told = [
+        f"{both.name}: together the best attack explains {number(both.r2)} of the variance, "
+        f"{number(nearest.r2)} from {nearest.level} alone"
+    ]
+    cells = both.cells
+    if cells.only_together:
+        least = "" if cells.exact else "at least "
+        told.append(
+            f"{both.name}: {least}{plural(cells.only_together, 'hidden cell')} can be worked out "
+            "only when all tables are published"
+        )
+    if cells.hidden and not cells.exact:
+        told.append(
+            f"{both.name}: too many hidden cells to be solved for; more may be worked out from "
+            "all tables"
+        )
+    if cells.differences:
+        told.append(
+            f"{both.name}: blocks of one table less blocks of another give away "
+            f"{plural(cells.differences, 'group')} of fewer than {cells.smallest} people"
+        )
+    return told
 
 
 def attack_text(found: Disclosure) -> str:
@@ -132,8 +224,12 @@ def derived_text(table: PlannedTable) -> str:
     cells = table.cells
     if not cells.hidden or table.noisy:
         return _NONE
-    least = "" if cells.exact else "≥ "
-    return f"{least}{cells.derived:,} + {cells.narrowed:,} of {cells.hidden:,}"
+    return f"{least_text(table)}{cells.derived:,} + {cells.narrowed:,} of {cells.hidden:,}"
+
+
+def least_text(table: PlannedTable) -> str:
+    """Return the sign of a number of cells that may be larger."""
+    return "" if table.cells.exact else "≥ "
 
 
 def recommendation(audit: Audit) -> str:
@@ -191,7 +287,7 @@ def as_json(audit: Audit) -> dict[str, Any]:
     tables = []
     for table in audit.tables:
         each = _plain(table)
-        each["gain"] = _plain(table.gain)
+        each |= {"level": table.level, "together": table.together, "gain": _plain(table.gain)}
         each["cells"]["within_rule"] = table.cells.within_rule
         each["cells"]["smallest_cell"] = masked(table.cells.smallest_cell)
         each["cells"]["smallest_block"] = masked(table.cells.smallest_block)

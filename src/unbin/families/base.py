@@ -91,6 +91,10 @@ class Units:
         """Return targets, or edges between them, in these units."""
         return np.asarray((y - self.center) / self.scale)
 
+    def out(self, y: FloatArray) -> FloatArray:
+        """Return targets in the units they came in."""
+        return np.asarray(self.center + self.scale * y)
+
     def theta_into(self, theta: FloatArray, *, fit_intercept: bool) -> FloatArray:
         """Return intercept and slopes in these units."""
         return (theta - self.level * first_only(theta, fit_intercept)) / self.slope
@@ -145,6 +149,15 @@ class Family:
     def domain(self) -> Interval:
         """Where targets live."""
         raise NotImplementedError
+
+    @property
+    def absorbs_effects(self) -> bool:
+        """Whether targets averaged over an effect on eta are of the family, with other slopes.
+
+        So are targets of two values, and those whose shape is free, nearly. Others get a shape that
+        the family does not have.
+        """
+        return self.free_shape
 
     def link(self, mean: FloatArray) -> FloatArray:
         """Return ``eta`` for a mean; the ends of the domain go to -inf and +inf."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from unbin._linalg import like, namespace
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 
 _WIDEST = 100.0
 """Log of an increment beyond which nobody is left between two thresholds."""
@@ -94,7 +94,7 @@ class Coordinates:
         back[self.n_slopes :, self.n_theta :] = np.linalg.pinv(self.nuisance_jacobian(free))
         return back
 
-    def to_free(self, free: FloatArray, slopes: Any) -> Any:
+    def to_free(self, free: FloatArray, slopes: Any, cuts: IntArray | None = None) -> Any:
         """Turn derivatives of statistics in eta and the nuisance parameters into those in ``free``.
 
         Parameters
@@ -103,6 +103,8 @@ class Coordinates:
         slopes : (B, L, 1 + d + n_row_nuisance) array or tensor
             Derivatives in a shift of eta, in the d slopes, and in what is worked out per row. The
             first statistics are the probabilities of the bins.
+        cuts : (K - 1,), optional
+            Which threshold ends each bin but the last; all in order when left out.
 
         Returns
         -------
@@ -113,11 +115,13 @@ class Coordinates:
         if not self.thresholds:
             return by_theta
         # q_k = F_k - F_(k-1), and F_k is a function of threshold_k - eta
-        m, size = self.n_nuisance, slopes.shape[1]
+        jacobian = self.nuisance_jacobian(free)
+        jacobian = jacobian if cuts is None else jacobian[cuts]
+        m, size = len(jacobian), slopes.shape[1]
         sign = np.eye(size, m, -1) - np.eye(size, m)
         cumulative = slopes[:, : m + 1, 0].cumsum(1)[:, :-1]
         by_threshold = cumulative[:, None, :] * like(slopes, sign)
-        moved = by_threshold @ like(slopes, self.nuisance_jacobian(free))
+        moved = by_threshold @ like(slopes, jacobian)
         return namespace(slopes).concatenate([by_theta, moved], 2)
 
 

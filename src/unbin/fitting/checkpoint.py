@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,19 +25,22 @@ _FORMAT = 1
 
 
 def fingerprint(
-    release: Release, center: FloatArray, scale: FloatArray, settings: dict[str, Any]
+    tables: Sequence[Release], center: FloatArray, scale: FloatArray, settings: dict[str, Any]
 ) -> str:
     """Return a digest that changes with the data and the settings of a fit."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=str).encode())
-    histogram, order = release.histogram, release.order_statistics
-    numbers = [release.n, histogram.start, histogram.lower, histogram.upper, order.start]
-    numbers += [*histogram.interval(), order.value, np.array([release.noise_sd])]
-    numbers += [] if release.means is None else [release.means]
+    numbers: list[Any] = []
+    for release in tables:
+        histogram, order = release.histogram, release.order_statistics
+        numbers += [release.n, histogram.start, histogram.lower, histogram.upper, order.start]
+        numbers += [*histogram.interval(), order.value, np.array([release.noise_sd])]
+        numbers += [] if release.means is None else [release.means]
     # how the people are cut into parts changes the last digits of sums over them
     numbers += [np.round(center / scale, 6) + 0.0, np.round(np.log(scale), 6) + 0.0]
     for values in numbers:
         digest.update(np.ascontiguousarray(values).tobytes())
-    digest.update("\0".join(map(str, release.blocks)).encode())
+    for release in tables:
+        digest.update("\0".join(map(str, release.blocks)).encode())
     return digest.hexdigest()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,21 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._frames import as_floats, refuse_huge
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
+    AlignmentWarning,
     DomainError,
     IdentificationWarning,
     ParameterError,
     ReleaseError,
 )
 from unbin.families import Family
-from unbin.fitting.model import Fit
+from unbin.fitting.model import Fit, TableFit
 from unbin.release import Release
+from unbin.release.consistency import disagreement
+from unbin.release.join import JoinedTarget, Tables
 from unbin.release.target import AggregatedTarget, is_release
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
@@ -32,17 +35,23 @@ _MOST_LOG = 700.0
 """The exponential of anything much larger overflows."""
 
 
-def as_targets(y: Any) -> list[AggregatedTarget] | None:
-    """Return the aggregated targets of ``fit``, or None when y holds observed numbers."""
-    if isinstance(y, AggregatedTarget):
-        return [y]
-    if isinstance(y, list | tuple) and any(isinstance(item, AggregatedTarget) for item in y):
-        if not all(isinstance(item, AggregatedTarget) for item in y):
+Target = AggregatedTarget | JoinedTarget
+
+
+def as_targets(y: Any) -> list[Target] | None:
+    """Return the aggregated targets of ``fit``, or None when y holds observed numbers.
+
+    One table joined to no other is that table.
+    """
+    if isinstance(y, Target):
+        return [_alone(y)]
+    if isinstance(y, list | tuple) and any(isinstance(item, Target) for item in y):
+        if not all(isinstance(item, Target) for item in y):
             raise AggregatedTargetError(
                 "y: a list of targets must hold aggregated targets only, got other types too; "
                 "align every release first"
             )
-        return list(y)
+        return [_alone(item) for item in y]
     if is_release(y):
         raise AggregatedTargetError(
             "y: a release does not know the rows of X; pass release.align(blocks)"
@@ -50,14 +59,47 @@ def as_targets(y: Any) -> list[AggregatedTarget] | None:
     return None
 
 
-def check_rows(targets: list[AggregatedTarget], n: int) -> None:
+def _alone(target: Target) -> Target:
+    if isinstance(target, JoinedTarget) and len(target.tables) == 1:
+        return target.tables[0]
+    return target
+
+
+def context_blocks(tables: Sequence[TableFit], target: Target) -> TextArray:
+    """Return the block of each row in the table whose block means are the context of a fit.
+
+    ``tables`` are those of the fit, whose first it is.
+    """
+    if isinstance(target, AggregatedTarget):
+        return target.blocks
+    name = tables[0].name if tables else ""
+    return (target.table(name) if name in target.names else target.tables[0]).blocks
+
+
+def tables_of(target: Target) -> tuple[AggregatedTarget, ...]:
+    """Return the tables of a target, one or several."""
+    return target.tables if isinstance(target, JoinedTarget) else (target,)
+
+
+def check_rows(targets: Sequence[Target], n: int) -> None:
     """Raise unless targets were aligned with the n rows of X."""
     for target in targets:
-        if len(target.codes) != n:
+        if len(target) != n:
             raise AlignmentError(
-                f"y: {len(target.codes)} rows were aligned with the release, X has {n}; pass the "
+                f"y: {len(target)} rows were aligned with the release, X has {n}; pass the "
                 "block of each row of X to align()"
             )
+
+
+def warn_of_disagreement(tables: Tables, codes: Sequence[IntArray] | None = None) -> None:
+    """Warn where tables of the same people contradict each other, naming the worst place."""
+    said = disagreement(tables, codes)
+    if said is not None:
+        warnings.warn(
+            f"fit: {said}; see target.check(), or unbin.join(..., scale=True)",
+            AlignmentWarning,
+            stacklevel=4,
+        )
 
 
 def check_observed(y: FloatArray, family: Family) -> None:
@@ -95,21 +137,33 @@ def as_releases(y: Any) -> list[Release]:
     return found
 
 
-def as_columns(X: Any, block: Any, features: Sequence[str] | None, offset: Any) -> Columns:
+def as_columns(
+    X: Any,
+    block: Any,
+    features: Sequence[str] | None,
+    offset: Any,
+    others: tuple[tuple[str, ...], ...] = (),
+) -> Columns:
     """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
         raise ParameterError("block: must name the column of block ids, got None; pass block=...")
     named = isinstance(X, str | Path) or hasattr(X, "columns")
-    if named and (features is None or isinstance(features, str) or len(features) == 0):
+    if named:
+        check_features(features)
+    elif features is not None and len(features) != X.shape[1]:
+        raise ParameterError(
+            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
+        )
+    return Columns(tuple(map(str, features or ())), block, offset, others)
+
+
+def check_features(features: Any) -> None:
+    """Raise unless features are listed."""
+    if not isinstance(features, Sized) or isinstance(features, str) or len(features) == 0:
         raise ParameterError(
             f"features: must list the columns that are features, got {features!r}; pass "
             "features=[...]"
         )
-    if not named and features is not None and len(features) != X.shape[1]:
-        raise ParameterError(
-            f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
-        )
-    return Columns(tuple(map(str, features or ())), block, offset)
 
 
 def check_offset(

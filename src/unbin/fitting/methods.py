@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -13,18 +14,21 @@ from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
-from unbin.fitting.model import BinScale, Fit, Settings
+from unbin.fitting.model import BinScale, Fit, Settings, TableFit
 from unbin.fitting.observed import fit_observed
 from unbin.likelihood.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.likelihood.counts import representative_values
-from unbin.likelihood.diagnostics import Diagnostics, diagnose, has_context
+from unbin.likelihood.diagnostics import Diagnostics, diagnose, diagnose_joint, has_context
 from unbin.likelihood.fit import fit_likelihood
-from unbin.likelihood.inference import LikelihoodFit
+from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
+from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
+from unbin.likelihood.raking_joint import JointRaking
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
+from unbin.release.join import Tables
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
 from unbin.rows.engines import Everybody
@@ -35,11 +39,13 @@ _TELLING = ("method", "alpha", "contextual", "solver", "tol")
 
 
 def likelihood_fit(
-    people: Everybody, release: Release, family: Family | None, settings: Settings
+    people: Everybody, release: Release | Tables, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the likelihood of what was published; choose what the settings leave open."""
-    if len(release.histogram.count) and len(release.order_statistics.value):
-        rank_bounds(release, get_family("gaussian").domain)  # raises if they contradict each other
+    releases = release.releases if isinstance(release, Tables) else (release,)
+    for each in releases:
+        if len(each.histogram.count) and len(each.order_statistics.value):
+            rank_bounds(each, get_family("gaussian").domain)  # raises if they contradict each other
     d = people.n_features
     context = None if settings.contextual is False else people.context()
     designs = {}
@@ -51,7 +57,7 @@ def likelihood_fit(
 
     def solve(contextual: bool) -> LikelihoodFit:
         with _kept(designs[contextual], release, model.family, settings) as start:
-            found = fit_likelihood(
+            found = _fit(
                 designs[contextual],
                 release,
                 model.family,
@@ -75,9 +81,15 @@ def likelihood_fit(
     return replace(fit, selection=selection)
 
 
+def _fit(design: Design, release: Release | Tables, family: Family, **how: Any) -> LikelihoodFit:
+    if isinstance(release, Tables):
+        return fit_joint(design, release.releases, family, **how)
+    return fit_likelihood(design, release, family, **how)
+
+
 def _likelihood_result(
     design: Design,
-    release: Release,
+    release: Release | Tables,
     model: Candidate,
     found: LikelihoodFit,
     context: Context | None,
@@ -107,20 +119,61 @@ def _likelihood_result(
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
         path=np.array(found.path),
         n_iter=found.n_iter,
-        diagnostics=diagnose(design, release, family, found, d),
-        imputed=None if design.rows is None else Raking.of(design, release, family, found),
         n_people=design.n_people,
-        n_blocks=len(release.n),
-        published=published_of(
-            found, release.blocks, whole=family.domain.integer, public=release.public
-        ),
+        **_of_tables(design, release, family, found, d),
     )
 
 
+def _of_tables(
+    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit, d: int
+) -> dict[str, Any]:
+    """Return what a fit says of its table, or of each of several."""
+    whole = family.domain.integer
+    if isinstance(release, Release):
+        return {
+            "diagnostics": diagnose(design, release, family, found, d),
+            "imputed": None if design.rows is None else Raking.of(design, release, family, found),
+            "n_blocks": len(release.n),
+            "published": published_of(found, release.blocks, whole=whole, public=release.public),
+        }
+    tables = tuple(
+        TableFit(
+            name=name,
+            n_people=int(own.n[own.has_statistics()].sum()),
+            n_blocks=fit.n_blocks,
+            block_sd=fit.block_sd,
+            goodness_of_fit=goodness_of_fit(fit),
+            published=published_of(fit, own.blocks, whole=whole, public=own.public),
+        )
+        for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
+    )
+    return {
+        "diagnostics": diagnose_joint(design, release, family, found, d),
+        "imputed": None
+        if design.rows is None
+        else JointRaking.of(
+            design,
+            release,
+            [fit.counts for fit in found.tables],
+            family,
+            found.theta,
+            found.nuisance,
+        ),
+        "n_blocks": sum(len(own.n) for own in release.releases),
+        "published": tables[0].published,
+        "tables": tables,
+    }
+
+
 def matching_fit(
-    people: Everybody, release: Release, family: Family | None, settings: Settings
+    people: Everybody, release: Release | Tables, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the paper's estimator."""
+    if isinstance(release, Tables):
+        raise ParameterError(
+            f"method: matching, the paper's, takes one table, got {len(release.releases)} of the "
+            "same people; use method='likelihood'"
+        )
     family, alpha = _named(family, settings)
     if not isinstance(family, BregmanFamily):
         raise ParameterError(
@@ -207,14 +260,18 @@ METHODS: dict[str, Callable[..., Fit]] = {
 
 
 def _choose(
-    designs: dict[bool, Design], release: Release, family: Family | None, settings: Settings
+    designs: dict[bool, Design],
+    release: Release | Tables,
+    family: Family | None,
+    settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
     """Take the model the settings name, or the best on held-out blocks."""
     if family is not None and settings.alpha is not None and len(designs) == 1:
         return Candidate(family, settings.alpha, next(iter(designs))), None
-    families = [family] if family else candidate_families(release, settings.n_trials)
+    tables = release.releases if isinstance(release, Tables) else (release,)
+    families = [family] if family else candidate_families(tables, settings.n_trials)
     alphas = RIDGES if settings.alpha is None else None
-    return choose(designs, release, families, alphas, settings.alpha or 0.0)
+    return choose(designs, tables, families, alphas, settings.alpha or 0.0)
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
@@ -228,14 +285,15 @@ def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
 
 
 def _kept(
-    design: Design, release: Release, family: Family, settings: Settings
+    design: Design, release: Release | Tables, family: Family, settings: Settings
 ) -> AbstractContextManager[FloatArray | None]:
     """Save the coefficients of a fit to its checkpoint, and start from any saved before."""
     if settings.options.checkpoint is None:
         return nullcontext()
     told = {"family": family, "fit_intercept": settings.layout.fit_intercept}
     told |= {name: getattr(settings, name) for name in _TELLING}
-    fit = fingerprint(release, design.center, design.scale, told)
+    tables = release.releases if isinstance(release, Tables) else (release,)
+    fit = fingerprint(tables, design.center, design.scale, told)
     return checkpointed(settings.options.checkpoint, fit)
 
 

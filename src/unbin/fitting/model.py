@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,8 +13,12 @@ from unbin._watching import Status
 from unbin.families import Family
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
+from unbin.likelihood.heldout import over_effects
+from unbin.likelihood.inference import GoodnessOfFit
+from unbin.likelihood.joint import EFFECT_NODES
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
+from unbin.likelihood.raking_joint import JointRaking
 from unbin.rows.contextual import Context
 from unbin.rows.engines import Layout, Options
 
@@ -37,6 +41,39 @@ class BinScale:
     lower: FloatArray
     upper: FloatArray
     value: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class TableFit:
+    """What a fit to several tables says of one of them.
+
+    Attributes
+    ----------
+    name : str
+        What its blocks are called.
+    n_people : int
+        People it counts.
+    n_blocks : int
+        Blocks with information.
+    block_sd : float
+        Standard deviation of the random intercept of its blocks; 0 where none shows.
+    goodness_of_fit : GoodnessOfFit
+    published : Published or None
+        Published counts beside expected ones; None for a table of means.
+    """
+
+    name: str
+    n_people: int
+    n_blocks: int
+    block_sd: float
+    goodness_of_fit: GoodnessOfFit
+    published: Published | None
+
+    def with_edges(self, change: Callable[[FloatArray], FloatArray]) -> TableFit:
+        """Return the same with the ends of the bins on another scale."""
+        if self.published is None:
+            return self
+        return replace(self, published=self.published.with_edges(change))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +103,14 @@ class Fit:
         Standard deviation of the random block intercept.
     bins : BinScale or None
     restart_disagreement : float
-    imputed : (n,), Raking or None
+    imputed : (n,), Raking, JointRaking or None
         Targets of the training rows in the order of X, or what makes them.
     selection : Selection or None
         Held-out scores, where something was chosen by them.
     published : Published or None
-        Published counts beside expected ones (likelihood).
+        Published counts beside expected ones (likelihood); of the first of several tables.
+    tables : tuple of TableFit
+        Of a fit to several tables of the same people, else empty.
     """
 
     family: Family
@@ -94,9 +133,22 @@ class Fit:
     block_sd: float = 0.0
     bins: BinScale | None = None
     restart_disagreement: float = float("nan")
-    imputed: FloatArray | Raking | None = None
+    imputed: FloatArray | Raking | JointRaking | None = None
     selection: Selection | None = None
     published: Published | None = None
+    tables: tuple[TableFit, ...] = ()
+
+    def over_effects(
+        self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
+    ) -> FloatArray:
+        """Average over the random block intercept as the fit did.
+
+        After a fit to several tables a family that absorbs effects stands for the average.
+        """
+        if not self.tables:
+            return over_effects(value, eta, self.block_sd)
+        sd = 0.0 if self.family.absorbs_effects else self.block_sd
+        return over_effects(value, eta, sd, EFFECT_NODES)
 
     def eta(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,20 +11,25 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from unbin._checks import check_width
+from unbin._checks import check_choice, check_width
 from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
 from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
+from unbin.fitting.by_column import as_by_column, features_in, tables_of
 from unbin.fitting.inputs import (
+    Target,
     as_columns,
     as_releases,
     as_targets,
     check_observed,
     check_offset,
     check_rows,
+    warn_of_disagreement,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
+from unbin.release.join import Tables
+from unbin.release.target import AggregatedTarget
 from unbin.rows.engines import Blocks, Engine, Everybody
 from unbin.rows.parts import one_blas_thread
 from unbin.rows.survey import Surveyed
@@ -37,7 +42,7 @@ class Placed:
 
     Attributes
     ----------
-    targets : list of (Everybody, Release or (n,) observed targets)
+    targets : list of (Everybody, Release, Tables or (n,) observed targets)
     observed : bool
         Whether targets were observed.
     several : bool
@@ -80,17 +85,26 @@ def place(
     model : AggregatedGLM
     """
     if is_source(X):
-        releases, columns = as_releases(y), as_columns(X, given.block, given.features, given.offset)
+        tables = tables_of(X, y, given.block)
+        named = _named(model.contextual)
+        if named is not None:
+            tables = [each.led_by(named) for each in tables]
+        block, *others = tables[0].columns
+        columns = as_columns(X, block, given.features, given.offset, tuple(others))
         with engine.parts(X, columns) as parts, computing():
             surveyed = Surveyed.of(parts)
             whole = surveyed.whole
             check_width(len(whole.mean))
             people = engine.people(surveyed)
-            aligned = [release.align_to(whole.blocks, whole.rows) for release in releases]
+            aligned = [each.aligned(whole.partitions) for each in tables]
             found = [(people, _prepared(release, model, family)) for release in aligned]
             names = np.array(columns.features, dtype=object) if columns.features else None
             yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
         return
+    if isinstance(y, Mapping):
+        y = as_by_column(X, y, given.block).target(X)
+        X, offset = features_in(X, given.features, given.offset)
+        given = Given(offset, None, None)
     X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
@@ -113,14 +127,14 @@ def place(
     offset = given.offset
     if not engine.owns(offset):
         offset = check_offset(offset, n, family)
-    tied: list[tuple[Blocks, Release]]
+    tied: list[tuple[Blocks, Release | Tables]]
     if targets is None:
         blocks = engine.blocks(given.block, n)
         aligned = [release.align_to(blocks.names, blocks.size) for release in as_releases(y)]
         tied = [(blocks, release) for release in aligned]
     else:
         check_rows(targets, n)
-        tied = [(Blocks(t.release.blocks, t.codes, t.release.n), t.release) for t in targets]
+        tied = [_tied(target, model.contextual) for target in targets]
     tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
@@ -170,12 +184,43 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     return X, getattr(model, "feature_names_in_", None)
 
 
-def _prepared(release: Release, model: Any, family: Family | None) -> Release:
-    """Return a release on the modelled scale; raise if it leaves the domain of the family."""
-    release = TRANSFORMS[model.target_transform].release(release)
-    if family is not None:
-        release.check_domain(family.domain, family=family.name)
-    return release
+def _named(contextual: Any) -> str | None:
+    """Return the table whose block means are the context, if one is named."""
+    return contextual if isinstance(contextual, str) and contextual != "auto" else None
+
+
+def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
+    """Return the blocks of the rows of X, and what was published about them.
+
+    The table that ``contextual`` names, if it names one, comes first.
+    """
+    named = _named(contextual)
+    if isinstance(target, AggregatedTarget):
+        if named not in (None, target.name):
+            raise ParameterError(
+                f"contextual: must be True, False, 'auto' or the name of a table, got {named!r}; "
+                "the target has one table"
+            )
+        release = target.release
+        return Blocks(release.blocks, target.codes, release.n), release
+    if named is not None:
+        target = target.led_by(check_choice("contextual", named, target.names))
+    warn_of_disagreement(target.published, target.codes)
+    first, *others = target.tables
+    codes = tuple(table.codes for table in others)
+    return Blocks(first.release.blocks, first.codes, first.release.n, codes), target.published
+
+
+def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
+    """Return what was published on the modelled scale; raise if it leaves the family's domain."""
+
+    def prepared(release: Release) -> Release:
+        release = TRANSFORMS[model.target_transform].release(release)
+        if family is not None:
+            release.check_domain(family.domain, family=family.name)
+        return release
+
+    return release.changed(prepared) if isinstance(release, Tables) else prepared(release)
 
 
 @contextmanager

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.exceptions import ParameterError
+from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import BregmanFamily
 from unbin.fitting.model import Fit
-from unbin.likelihood.heldout import log_scores, over_effects
+from unbin.likelihood.heldout import log_scores
 from unbin.matching.fit import release_divergence
 from unbin.release.target import AggregatedTarget
-from unbin.rows.design import lay_out
+from unbin.rows.design import Design, lay_out
 
 
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the mean of the modelled target; an ordinal fit averages the values of its bins."""
     if fit.bins is None:
-        return over_effects(fit.family.inverse_link, eta, fit.block_sd)
+        return fit.over_effects(fit.family.inverse_link, eta)
     return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
 
 
@@ -26,29 +28,54 @@ def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     if fit.bins is None:
         raise ParameterError("predict_proba: needs family='ordinal'")
     bins = fit.bins
-    return over_effects(
-        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability,
-        eta,
-        fit.block_sd,
+    return fit.over_effects(
+        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability, eta
     )
 
 
-def score_target(fit: Fit, method: str, y: AggregatedTarget | FloatArray, eta: FloatArray) -> float:
+def score_target(
+    fit: Fit, method: str, y: Sequence[AggregatedTarget] | FloatArray, eta: FloatArray
+) -> float:
     """Return the score of a prediction; see ``AggregatedGLM.score``."""
-    if not isinstance(y, AggregatedTarget):
+    if isinstance(y, np.ndarray):
         return _explained(fit, y, eta)
-    family = fit.family
-    design = lay_out(np.empty((len(eta), 0)), y.codes, len(y.release))
-    laid_out = eta[design.order]
     if method == "matching":
-        assert isinstance(family, BregmanFamily)
-        return -release_divergence(y.release, family, design, laid_out)
+        assert isinstance(fit.family, BregmanFamily)
+        if len(y) > 1:
+            raise ParameterError(
+                f"score: matching takes one table, got {len(y)} of the same people; score them one "
+                "by one"
+            )
+        design, laid_out = _laid_out(y[0], eta)
+        return -release_divergence(y[0].release, fit.family, design, laid_out)
+    scores = np.concatenate([_log_scores(fit, table, eta) for table in y])
+    people, known = np.concatenate([table.release.n for table in y]), np.isfinite(scores)
+    if not known.any():
+        raise ReleaseError(
+            "score: the log score is one of counts, got tables without any; publish a histogram"
+        )
+    return float(scores[known].sum() / people[known].sum())
+
+
+def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:
+    design = lay_out(np.empty((len(eta), 0)), table.codes, len(table.release))
+    return design, eta[design.order]
+
+
+def _log_scores(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> FloatArray:
+    """Return the log score of each block's counts, NaN where there are none."""
+    design, laid_out = _laid_out(table, eta)
     edges = None if fit.bins is None else (fit.bins.lower, fit.bins.upper)
     nuisance = fit.nuisance if fit.bins is None else fit.bins.thresholds
-    scores = log_scores(
-        y.release, family, laid_out, design.start, nuisance, edges=edges, block_sd=fit.block_sd
+    return log_scores(
+        table.release,
+        fit.family,
+        laid_out,
+        design.start,
+        nuisance,
+        edges=edges,
+        average=fit.over_effects,
     )
-    return float(scores.sum() / len(eta))
 
 
 def _explained(fit: Fit, y: FloatArray, eta: FloatArray) -> float:

@@ -12,6 +12,9 @@ from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
 
+_MOST_LINES = 12
+"""Tables, and coefficients, that a summary speaks of one by one."""
+
 
 def covariance_of(fit: Fit) -> FloatArray:
     """Return the covariance of intercept and coefficients; raise where there is none."""
@@ -41,9 +44,23 @@ def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
     return Coefficients(tuple(names), estimate, error, level)
 
 
+def information_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
+    """Return the share of each table in the information on each term, as columns."""
+    found = fit.diagnostics
+    if found.information is None:
+        return {}
+    place = {name: j for j, name in enumerate(features)}
+    return {
+        f"information_{table}": np.array(
+            [share[place[term]] if term in place else np.nan for term in terms]
+        )
+        for table, share in zip(found.tables, found.information, strict=True)
+    }
+
+
 def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summary:
     """Return the summary of a fit."""
-    facts = (
+    facts: tuple[tuple[str, str], ...] = (
         ("Family:", fit.family.name),
         ("People:", f"{fit.n_people:,}"),
         ("Method:", method),
@@ -53,9 +70,13 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
         ("Block effects sd:", f"{fit.block_sd:.3g}"),
         ("Objective:", f"{fit.objective:.5g}"),
     )
+    if fit.tables:
+        facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])
     notes = [f"Status: {fit.status.value}"]
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
-    notes += _efficiency(fit.diagnostics.efficiency, features)
+    who = "The tables hold" if fit.tables else "The release holds"
+    notes += _efficiency(fit.diagnostics.efficiency, features, who)
+    notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
 
 
@@ -76,16 +97,44 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
     }
 
 
-def _efficiency(efficiency: FloatArray | None, features: list[str]) -> list[str]:
-    """State the relative efficiency of the release, at worst and at best."""
+def _efficiency(efficiency: FloatArray | None, features: list[str], who: str) -> list[str]:
+    """State the relative efficiency of what was published, at worst and at best."""
     if efficiency is None or not np.isfinite(efficiency).all():
         return []
     worst, best = int(np.argmin(efficiency)), int(np.argmax(efficiency))
-    text = f"The release holds {_percent(efficiency[worst])} of what individual data would say "
+    text = f"{who} {_percent(efficiency[worst])} of what individual data would say "
     text += f"about {features[worst]}"
     if best != worst:
         text += f", and {_percent(efficiency[best])} about {features[best]}"
     return [text + "."]
+
+
+def _tables(fit: Fit) -> list[str]:
+    """Say how each of several tables fits, one line each, as many as are read."""
+    lines = []
+    for table in fit.tables[:_MOST_LINES]:
+        line = f"Table {table.name}: {table.n_people:,} people in {table.n_blocks:,} blocks"
+        if np.isfinite(table.goodness_of_fit.ratio):
+            line += f", Q/df = {table.goodness_of_fit.ratio:.2f}"
+        if table.block_sd > 0:
+            line += f", block effects sd {table.block_sd:.2g}"
+        lines.append(line + ".")
+    return lines
+
+
+def _information(fit: Fit, features: list[str]) -> list[str]:
+    """Say which table told most about each coefficient."""
+    shares = fit.diagnostics.information
+    if shares is None:
+        return []
+    names = fit.diagnostics.tables
+    parts = [
+        f"on {feature} from {names[int(shares[:, j].argmax())]} ({_percent(shares[:, j].max())})"
+        for j, feature in enumerate(features[:_MOST_LINES])
+        if np.isfinite(shares[:, j]).all()
+    ]
+    more = "; …" if len(features) > _MOST_LINES else ""
+    return [f"Most information: {'; '.join(parts)}{more}."] if parts else []
 
 
 def _percent(share: float) -> str:

@@ -27,6 +27,7 @@ from unbin.likelihood.inference import (
 )
 from unbin.likelihood.start import EcologicalFit, block_means_regression, fitted_values
 from unbin.release import Release
+from unbin.release.join import Tables
 from unbin.rows.design import Design
 
 _LARGEST_RELATIVE_ERROR = 0.2
@@ -136,7 +137,7 @@ def _complaint(
         return "what was published does not change with the coefficients; publish finer bins"
     if d == 0:
         return None
-    if n_blocks == 1:
+    if max((table.n_blocks for table in fit.tables), default=n_blocks) == 1:
         return (
             "a single block does not identify the coefficients, every assignment of its targets to "
             "its people fits about as well; publish the table for several blocks"
@@ -151,7 +152,8 @@ def _complaint(
             "some combination of the features does not change what was published; drop features "
             "or publish finer bins"
         )
-    if n_blocks < 3 * (d + 2):
+    # errors of several tables are not taken from how much their blocks differ
+    if not fit.tables and n_blocks < 3 * (d + 2):
         return (
             f"{n_blocks} blocks are too few for {d} slopes, at least {3 * (d + 2)} are needed for "
             "a standard error to be trusted"
@@ -276,6 +278,10 @@ class Diagnostics:
         release alone.
     warnings : tuple of str
         Plain sentences about what may be wrong.
+    tables : tuple of str
+        The tables of a fit to several.
+    information : (T, d) or None
+        The share of each table in the information on each coefficient; columns sum to 1.
     """
 
     identified: bool
@@ -290,6 +296,8 @@ class Diagnostics:
     ecological_p_value: float = float("nan")
     contextual_test: WaldTest | None = None
     warnings: tuple[str, ...] = field(default=())
+    tables: tuple[str, ...] = ()
+    information: FloatArray | None = None
 
     @classmethod
     def of_status(cls, design: Design, identified: bool, reason: str) -> Diagnostics:
@@ -342,6 +350,31 @@ def diagnose(
         ecological_p_value=p_value,
         contextual_test=test,
         warnings=tuple(_warnings(goodness, p_value, has_context=test is not None)),
+    )
+
+
+def diagnose_joint(
+    design: Design, tables: Tables, family: Family, fit: LikelihoodFit, d: int
+) -> Diagnostics:
+    """Judge a fit to several tables of the same people."""
+    goodness = goodness_of_fit(fit)
+    found = identification(design, family, fit, d)
+    pairs = zip(tables.names, tables.releases, strict=True)
+    blocks = [f"{name} {block}" for name, own in pairs for block in own.blocks]
+    test = contextual_test(design, fit, d)
+    shares = [own.share for own in fit.tables if own.share is not None]
+    return Diagnostics(
+        identified=found.identified,
+        reason=found.reason,
+        goodness_of_fit=goodness,
+        worst_blocks=tuple(blocks[b] for b in worst_blocks(fit)),
+        efficiency=efficiency(design, family, fit)[:d],
+        relative_error=found.relative_error,
+        block_sd=fit.block_sd,
+        contextual_test=test,
+        warnings=tuple(_warnings(goodness, float("nan"), has_context=test is not None)),
+        tables=tables.names,
+        information=np.stack(shares)[:, :d],
     )
 
 

@@ -21,7 +21,7 @@ the National Bureau of Standards*, 87, 377-385.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import brentq
@@ -61,28 +61,61 @@ def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> f
     float
         0 where the pulls are no larger than chance would make them.
     """
-    used = sums.block_hold > 1e-8
-    step = solve_scaled(sums.information, unpenalised)
-    pull = sums.block_pull - sums.block_along @ step
-    hold, square = sums.block_hold[used], pull[used] ** 2
-    noise = np.maximum(hold - sums.block_hidden[used], _LEAST_NOISE * hold)
-    df = int(used.sum()) - n_slopes
-    if df < 1 or chdtrc(df, float((square / noise).sum())) > _LEVEL:
+    pulls = Pulls.of(sums, sums.information, unpenalised)
+    df = len(pulls.hold) - n_slopes
+    if df < 1 or chdtrc(df, pulls.misfit(0.0)) > _LEVEL:
         return 0.0
-
-    def excess(variance: float) -> float:
-        return float((square / (noise + variance * hold**2)).sum()) - df
-
-    upper = float((square / noise).sum() / df / np.median(hold))
-    while excess(upper) > 0:
-        upper *= 4
-    return float(brentq(excess, 0.0, upper, xtol=1e-10 * upper))
+    return pulls.variance(df)
 
 
-def effects_misfit(sums: ScoreSums, variance: float) -> float:
-    """Return the part of the misfit Q that block effects of this variance account for."""
+@dataclass(frozen=True, slots=True)
+class Pulls:
+    """What pulls the blocks of a table away from their expectation, those with information.
+
+    Attributes
+    ----------
+    square : (b,)
+        a_b².
+    hold, noise : (b,)
+        h_b, and the variance of a_b without effects, which is less where counts are hidden.
+    along : (b, p)
+        Derivative of -a_b in the parameters.
+    """
+
+    square: FloatArray
+    hold: FloatArray
+    noise: FloatArray
+    along: FloatArray
+
+    @classmethod
+    def of(cls, sums: ScoreSums, information: FloatArray, unpenalised: FloatArray) -> Pulls:
+        """Return the pulls after one further scoring step without the ridge."""
+        used = sums.block_hold > 1e-8
+        step = solve_scaled(information, unpenalised)
+        pull = (sums.block_pull - sums.block_along @ step)[used]
+        hold = sums.block_hold[used]
+        noise = np.maximum(hold - sums.block_hidden[used], _LEAST_NOISE * hold)
+        return cls(pull**2, hold, noise, sums.block_along[used])
+
+    def misfit(self, variance: float) -> float:
+        """Return Σ a_b² over its expectation with effects of this variance."""
+        return float((self.square / (self.noise + variance * self.hold**2)).sum())
+
+    def variance(self, df: float) -> float:
+        """Return the variance of effects at which the misfit is ``df``; 0 where it is below."""
+        if self.misfit(0.0) <= df:
+            return 0.0
+        upper = float(self.misfit(0.0) / df / np.median(self.hold))
+        while self.misfit(upper) > df:
+            upper *= 4
+        found = brentq(lambda at: self.misfit(at) - df, 0.0, upper, xtol=1e-10 * upper)
+        return float(found)
+
+
+def effects_misfit(sums: ScoreSums, variance: float) -> FloatArray:
+    """Return the part of each block's misfit that effects of this variance account for, (B,)."""
     share = variance / (1 + variance * sums.block_hold)
-    return float((share * sums.block_pull**2).sum())
+    return np.asarray(share * sums.block_pull**2)
 
 
 def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:

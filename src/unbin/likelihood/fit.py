@@ -25,11 +25,11 @@ from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
 
-_SINGULAR = 0.02
+SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
 
 
-_HELD = 1e8
+HELD = 1e8
 """Ridge that holds slopes at 0, in units of one person's information on them."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
@@ -131,7 +131,7 @@ def solve(
         return null
     found = [result, again, null]
     best = max(found, key=lambda each: _penalised(problem, each, penalty))
-    if best.sums.spread < _SINGULAR:
+    if best.sums.spread < SINGULAR:
         found = [_composite_fit(problem, best.free, penalty)]
     pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
     better = [each for each in found if _explains_more(problem, each, pooled)]
@@ -146,7 +146,7 @@ def pooled_fit(
     slopes = np.zeros(len(free), dtype=bool)
     slopes[problem.design.fit_intercept - problem.coordinates.fixed_intercept :] = True
     slopes[problem.coordinates.n_slopes :] = False
-    held = np.where(slopes, _HELD * problem.n_people, penalty)
+    held = np.where(slopes, HELD * problem.n_people, penalty)
     cap = 0.25 * step_scale(problem, free)
     found = solve_quasi_score(problem, free, held, cap=cap, tol=tol, max_iter=max_iter)
     free = np.where(slopes, 0.0, found.free)
@@ -203,7 +203,7 @@ def _is_final(problem: Problem, result: ScoringResult) -> bool:
     """
     if result.status is Status.INTERRUPTED:
         return True
-    if result.status is not Status.CONVERGED or result.sums.spread < _SINGULAR:
+    if result.status is not Status.CONVERGED or result.sums.spread < SINGULAR:
         return False
     return log_score(problem, result.sums) >= _null_score(problem)
 

@@ -16,7 +16,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import edges_of
+from unbin.likelihood.moments import edges_of, effect_points
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.tables import histogram_to_cumulative
@@ -33,9 +33,9 @@ def log_scores(
     nuisance: FloatArray,
     *,
     edges: tuple[FloatArray, FloatArray] | None = None,
-    block_sd: float = 0.0,
+    average: Callable[..., FloatArray] | None = None,
 ) -> FloatArray:
-    """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,).
+    """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,); NaN of blocks without counts.
 
     Parameters
     ----------
@@ -48,27 +48,31 @@ def log_scores(
     nuisance : (m,)
     edges : (lower, upper), optional
         The bins of a family with thresholds; the release must be countable in them.
-    block_sd : float
-        Standard deviation of the effect that new blocks have on eta.
+    average : callable, optional
+        Averages a function of eta over the effects that new blocks have: ``Fit.over_effects``.
     """
     if edges is None:
         counts = published_counts(release, family.domain, smallest=1)
     else:
         counts = _recount(release, *edges)
-    expected = over_effects(
-        lambda at: expected_counts(counts, family, at, start, nuisance), eta, block_sd
-    )
+
+    def expect(at: FloatArray) -> FloatArray:
+        return expected_counts(counts, family, at, start, nuisance)
+
+    expected = expect(eta) if average is None else average(expect, eta)
     share = np.maximum(expected, 1e-300) / counts.n[:, None]
-    return np.asarray(np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1))
+    score = np.where(counts.valid(), counts.count * np.log(share), 0.0).sum(axis=1)
+    return np.where(counts.known, score, np.nan)
 
 
 def over_effects(
-    value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float
+    value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float, nodes: int = 2
 ) -> FloatArray:
-    """Average over the random block intercept, at ± one standard deviation as the fit does."""
+    """Average over the random block intercept, at the points where the fit does."""
     if block_sd == 0:
         return value(eta)
-    return 0.5 * (value(eta + block_sd) + value(eta - block_sd))
+    points = zip(*effect_points(block_sd, nodes), strict=True)
+    return np.asarray(sum(weight * value(eta + move) for move, weight in points))
 
 
 def expected_counts(
@@ -106,20 +110,23 @@ def count_sums(
 def _recount(release: Release, lower: FloatArray, upper: FloatArray) -> PublishedCounts:
     """Count every block of a release in given bins; its own edges must include theirs."""
     points = histogram_to_cumulative(release.histogram)
-    if (np.diff(points.start) == 0).any():
-        raise ReleaseError("score: every block needs a histogram to be scored by an ordinal fit")
-    people, first = np.repeat(release.n, np.diff(points.start)), points.start[:-1]
-    cumulative = np.empty((len(release.n), len(upper) - 1), dtype=np.int64)
+    known = np.diff(points.start) > 0
+    if not known.any():
+        raise ReleaseError(
+            "score: an ordinal fit scores counts in bins, got a release without any; publish a "
+            "histogram"
+        )
+    people, first = np.repeat(release.n, np.diff(points.start)), points.start[:-1][known]
+    cumulative = np.zeros((len(release.n), len(upper) - 1), dtype=np.int64)
     for k, cut in enumerate(upper[:-1]):
         before = np.maximum.reduceat(np.where(points.value <= cut, points.count, 0), first)
         after = np.minimum.reduceat(np.where(points.value >= cut, points.count, people), first)
         if (before != after).any():
-            b = int(np.argmax(before != after))
+            b = int(np.flatnonzero(known)[np.argmax(before != after)])
             raise ReleaseError(
                 f"block {str(release.blocks[b])!r}: its bins do not determine how many people are "
                 f"at or below {cut:g}, an edge of the fit; publish the same bins"
             )
-        cumulative[:, k] = before
+        cumulative[known, k] = before
     count = np.diff(cumulative, axis=1, prepend=0, append=release.n[:, None]).astype(float)
-    known = np.ones(len(release.n), dtype=bool)
     return PublishedCounts(release.n, lower, upper, count, known)

@@ -11,6 +11,7 @@ Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generaliz
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -47,7 +48,7 @@ class LikelihoodFit:
     model_covariance : (p, p)
         J⁻¹: the covariance if the model is right, without a ridge.
     misfit : float
-        Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for.
+        Q = Σ (c - m)ᵀ S⁻¹ (c - m), block effects not allowed for; of several tables they are.
     df : float
         Expectation of Q at the true parameters, less the parameters fitted.
     block_misfit, block_df : (B,)
@@ -72,6 +73,11 @@ class LikelihoodFit:
         Blocks with information.
     means : (B,) or None
         Published means as fitted, NaN where there is none.
+    tables : tuple of LikelihoodFit
+        Of a fit to several tables: what is said above, of each of them. The fit as a whole then
+        has the blocks of all, one table after the other, and everybody in the refined bins.
+    share : (d,) or None
+        Of one of several tables: its share in the information on each slope.
     """
 
     theta: FloatArray
@@ -93,13 +99,17 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     means: FloatArray | None
+    tables: tuple[LikelihoodFit, ...] = ()
+    share: FloatArray | None = None
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
         return (np.diag(self.model_covariance) > 0) & (self.status is not Status.POOLED)
 
-    def out_of_units(self, units: Units, release: Release, *, fit_intercept: bool) -> LikelihoodFit:
-        """Return the fit in the units of the target, of whose release it is."""
+    def out_of_units(
+        self, units: Units, release: Release | Sequence[Release], *, fit_intercept: bool
+    ) -> LikelihoodFit:
+        """Return the fit in the units of the target, of whose release, or releases, it is."""
         counts = self.counts
         lower, upper = out_of_units(np.stack([counts.lower, counts.upper]), units, release)
         factor = np.ones(len(self.theta) + len(self.nuisance))
@@ -115,7 +125,7 @@ class LikelihoodFit:
             counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
-            means=None if self.means is None else release.means,
+            means=None if self.means is None else units.out(self.means),
         )
 
 
@@ -157,7 +167,7 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
     df = float(sums.block_df.sum() - alive.sum())
     misfit = float(sums.block_misfit.sum())
-    left = misfit - effects_misfit(sums, problem.block_variance)
+    left = misfit - float(effects_misfit(sums, problem.block_variance).sum())
     average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:

@@ -7,6 +7,7 @@ equals its expectation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -28,24 +29,50 @@ def solve_means(
 
     Further nuisance parameters stay where they start; means do not identify them.
     """
-    result = solve_quasi_score(
-        problem, free, penalty, cap=step_scale(problem, free), tol=tol, max_iter=max_iter
-    )
+
+    def solve(at: FloatArray) -> ScoringResult:
+        return solve_quasi_score(
+            problem, at, penalty, cap=step_scale(problem, at), tol=tol, max_iter=max_iter
+        )
+
     if problem.coordinates.n_nuisance == 0 or problem.means is None:
-        return result
-    place = problem.coordinates.n_slopes
+        return solve(free)
+
+    def log_ratio(at: FloatArray) -> float:
+        sums = score_sums(problem, at, penalty)
+        return log_misfit(sums.block_misfit.sum(), sums.block_df.sum() - problem.n_fitted)
+
+    return solve_dispersion(solve, log_ratio, free, problem.coordinates.n_slopes)
+
+
+def solve_dispersion(
+    solve: Callable[[FloatArray], ScoringResult],
+    log_ratio: Callable[[FloatArray], float],
+    free: FloatArray,
+    place: int,
+) -> ScoringResult:
+    """Solve for the parameters, the one at ``place`` by Q = df.
+
+    Parameters
+    ----------
+    solve : callable
+        Solves for all other parameters, from where it is told.
+    log_ratio : callable
+        Returns log(Q/df) at some parameters.
+    free : (p,)
+    place : int
+    """
+    result = solve(free)
     for _ in range(_ROUNDS):
-        gap = _log_ratio(problem, result.free, penalty)
+        gap = log_ratio(result.free)
         nudged = result.free.copy()
         nudged[place] += 0.01
-        slope = (_log_ratio(problem, nudged, penalty) - gap) / 0.01
+        slope = (log_ratio(nudged) - gap) / 0.01
         if not np.isfinite(gap) or abs(gap) < 1e-6 or slope >= -1e-8:
             break
         moved = result.free.copy()
         moved[place] += np.clip(-gap / slope, -_LONGEST, _LONGEST)
-        again = solve_quasi_score(
-            problem, moved, penalty, cap=step_scale(problem, moved), tol=tol, max_iter=max_iter
-        )
+        again = solve(moved)
         result = replace(again, n_iter=result.n_iter + again.n_iter)
     return result
 
@@ -58,8 +85,6 @@ def mean_error(problem: Problem, sums: ScoreSums) -> float:
     return float(np.nansum(n * gap**2))
 
 
-def _log_ratio(problem: Problem, free: FloatArray, penalty: FloatArray) -> float:
-    """Return log(Q/df) at some parameters."""
-    sums = score_sums(problem, free, penalty)
-    df = float(sums.block_df.sum()) - problem.n_fitted
-    return float(np.log(max(sums.block_misfit.sum(), 1e-300) / df)) if df > 0 else np.nan
+def log_misfit(misfit: float, df: float) -> float:
+    """Return log(Q/df), NaN without degrees of freedom."""
+    return float(np.log(max(misfit, 1e-300) / df)) if df > 0 else np.nan

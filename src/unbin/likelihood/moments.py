@@ -89,6 +89,8 @@ class Law:
     unit : float or None
         What totals are divided by; None when no means were published.
     block_variance : float
+    nodes : int
+        Quadrature points of the random block intercept.
     """
 
     family: Family
@@ -97,6 +99,7 @@ class Law:
     upper: FloatArray
     unit: float | None
     block_variance: float
+    nodes: int = 2
 
     @classmethod
     def of(cls, problem: Problem) -> Law:
@@ -111,12 +114,18 @@ class Law:
         )
 
     def points(self, eta: Any) -> list[Any]:
-        """Return the quadrature points of the random block intercept: ± one standard deviation.
+        """Return eta at the quadrature points of the random block intercept."""
+        moves, _ = effect_points(float(np.sqrt(self.block_variance)), self.nodes)
+        return [eta + move if move else eta for move in moves]
 
-        Gauss-Hermite quadrature with two points: exact to the third order in the intercept.
-        """
-        sd = float(np.sqrt(self.block_variance))
-        return [eta] if sd == 0 else [eta + sd, eta - sd]
+    def average(self, values: list[Any]) -> Any:
+        """Return the mean over the quadrature points, of arrays or of tensors."""
+        if len(values) == 1:
+            return values[0]
+        if len(values) == 2:
+            return 0.5 * (values[0] + values[1])
+        _, weights = effect_points(1.0, self.nodes)
+        return sum(weight * each for weight, each in zip(weights, values, strict=True))
 
     @property
     def n_bins(self) -> int:
@@ -132,22 +141,33 @@ class Law:
         self, rows: Rows, tile: slice, theta: FloatArray, nuisance: FloatArray, covariance: bool
     ) -> RowModel:
         """Return the model of some rows."""
-        eta, m = rows.eta(theta, tile), self.coordinates.n_row_nuisance
-        family, points = self.family, self.points(eta)
         lower, upper = edges_of(self.lower, self.upper, rows, tile)
+        return self.at(rows.eta(theta, tile), lower, upper, nuisance, covariance)
+
+    def at(
+        self,
+        eta: FloatArray,
+        lower: FloatArray,
+        upper: FloatArray,
+        nuisance: FloatArray,
+        covariance: bool,
+    ) -> RowModel:
+        """Return the model of rows with these linear predictors, in bins (K,) or (n, K)."""
+        m, n_bins = self.coordinates.n_row_nuisance, lower.shape[-1]
+        family, points = self.family, self.points(eta)
         models = [family.bins(at, lower, upper, nuisance) for at in points]
-        q = _average([model.probability for model in models])
-        d_eta = _average([model.d_eta for model in models])
-        d_nuisance = _average([model.d_nuisance for model in models])
+        q = self.average([model.probability for model in models])
+        d_eta = self.average([model.d_eta for model in models])
+        d_nuisance = self.average([model.d_nuisance for model in models])
         if self.unit is None:
             return RowModel(q, d_eta, d_nuisance[:m], np.zeros((0, 0)))
         means = [family.inverse_link(at) for at in points]
-        mean, extra = _average(means), np.zeros((len(eta), self.n_bins + 1))
+        mean, extra = self.average(means), np.zeros((len(eta), n_bins + 1))
         if covariance:
-            if self.n_bins > 1:
+            if n_bins > 1:
                 within = [family.bin_means(at, lower, upper, nuisance) for at in points]
                 shares = [model.probability for model in models]
-                extra[:, :-1] = _average(
+                extra[:, :-1] = self.average(
                     [
                         share * np.where(share > 0, inside - mean[:, None], 0.0)
                         for share, inside in zip(shares, within, strict=True)
@@ -155,10 +175,10 @@ class Law:
                 )
             variances = [family.variance(at, nuisance) for at in points]
             apart = [(each - mean) ** 2 for each in means]
-            extra[:, -1] = (_average(variances) + _average(apart)) / self.unit
+            extra[:, -1] = (self.average(variances) + self.average(apart)) / self.unit
             extra /= self.unit
         q = np.column_stack([q, mean / self.unit])
-        slope = _average([family.mean_derivative(at) for at in points])
+        slope = self.average([family.mean_derivative(at) for at in points])
         d_eta = np.column_stack([d_eta, slope / self.unit])
         padding = np.zeros((*d_nuisance.shape[:2], 1))
         return RowModel(q, d_eta, np.concatenate([d_nuisance, padding], axis=2)[:m], extra)
@@ -174,9 +194,17 @@ def edges_of(
     return lower[codes], upper[codes]
 
 
-def _average(values: list[FloatArray]) -> FloatArray:
-    """Return the mean over the quadrature points of the random block intercept."""
-    return values[0] if len(values) == 1 else 0.5 * (values[0] + values[1])
+def effect_points(sd: float, nodes: int) -> tuple[list[float], list[float]]:
+    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread.
+
+    Two points lie at ± one standard deviation, and are exact to the third order in the intercept.
+    """
+    if sd == 0:
+        return [0.0], [1.0]
+    if nodes == 2:
+        return [sd, -sd], [0.5, 0.5]
+    at, weight = np.polynomial.hermite_e.hermegauss(nodes)
+    return (sd * at).tolist(), (weight / weight.sum()).tolist()
 
 
 def block_moments(
@@ -248,5 +276,5 @@ def finish(
         cross *= weight[:, None, None]
         mean *= weight[:, None]
         slopes *= weight[:, None, None]
-    derivative = problem.coordinates.to_free(free, slopes)
+    derivative = problem.coordinates.to_free(free, slopes, problem.cuts)
     return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)

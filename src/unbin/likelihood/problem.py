@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from unbin._checks import machine_memory
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
@@ -52,6 +52,12 @@ class Problem:
         People a row of the design stands for, where rows were thinned.
     block_variance : float
         Variance of the random block intercept (see :mod:`unbin.likelihood.effects`).
+    cuts : (K - 1,) or None
+        Of a family with thresholds, which of them ends each bin but the last; None where they are
+        all, in order. A table may have some of the edges that its neighbours have.
+    shared : (B, L, L) or None
+        Covariance of the statistics that random intercepts of other partitions add; misfit and
+        pulls allow for it, weights do not.
     """
 
     design: Design
@@ -62,6 +68,8 @@ class Problem:
     noise_sd: float
     weight: FloatArray | None = None
     block_variance: float = 0.0
+    cuts: IntArray | None = None
+    shared: FloatArray | None = None
 
     @property
     def n_statistics(self) -> int:

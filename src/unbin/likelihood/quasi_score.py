@@ -144,7 +144,7 @@ def score_sums(
     frozen : (B, L, L), optional
         Covariances to use instead of those at ``free``.
     """
-    reference, used = _reference(problem), _used(problem)
+    reference, used = reference_bins(problem), used_statistics(problem)
 
     def whole(blocks: slice, sums: tuple[Any, ...]) -> Evidence:
         return evidence(problem, finish(problem, free, blocks, sums, True))
@@ -157,20 +157,25 @@ def score_sums(
         sums = score_blocks(
             *arrays, reference[part.blocks], used[part.blocks], problem.block_variance
         )
-        return _part_sums(problem, sums, found.spread, found.mean)
+        return part_sums(problem, sums, found.spread, found.mean)
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
         scored = problem.design.parts.stream(
             score_rows, Law.of(problem), free, whole, reference, used
         )
-        parts = [_part_sums(problem, *found) for found in scored]
+        parts = [part_sums(problem, *found) for found in scored]
     else:
         parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
+    return summed(parts, penalty * free)
+
+
+def summed(parts: list[PartSums], pulled: FloatArray) -> ScoreSums:
+    """Put the sums of all blocks together, ``pulled`` (p,) the pull of the ridge."""
     information = reduce(np.add, [part.information for part in parts])
     spread = reduce(np.add, [part.spread for part in parts])
     block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
-        score=block_scores.sum(axis=0) - penalty * free,
+        score=block_scores.sum(axis=0) - pulled,
         information=_less(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
         block_misfit=_joined([part.misfit for part in parts]),
@@ -189,7 +194,7 @@ def _joined(arrays: list[FloatArray]) -> FloatArray:
     return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
 
 
-def _part_sums(
+def part_sums(
     problem: Problem,
     sums: tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray],
     spread: FloatArray,
@@ -244,6 +249,8 @@ def _within(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArra
     n_bins = problem.counts.n_bins
     shift = part.shift[:, :n_bins]
     effects = problem.block_variance * (shift[:, :, None] * shift[:, None, :])
+    if problem.shared is not None:
+        effects = effects + problem.shared[part.blocks, :n_bins, :n_bins]
     covariance = part.covariance[:, :n_bins, :n_bins] + effects
     target, root = expected_within(problem.counts, part.mean[:, :n_bins], covariance, part.blocks)
     hidden = np.zeros((*part.mean.shape, n_bins))
@@ -285,14 +292,14 @@ def log_score(problem: Problem, sums: ScoreSums) -> float:
     return problem.counts.log_score(sums.mean[:, : problem.counts.n_bins])
 
 
-def _reference(problem: Problem) -> IntArray:
+def reference_bins(problem: Problem) -> IntArray:
     """Return the bin left out of each block, -1 for none."""
     if problem.noise_sd > 0:
         return np.full(len(problem.counts.n), -1)
     return np.asarray(problem.counts.count.argmax(axis=1))
 
 
-def _used(problem: Problem) -> BoolArray:
+def used_statistics(problem: Problem) -> BoolArray:
     """Mark the statistics that were published, shape (B, L)."""
     used = problem.counts.valid()
     if problem.means is not None:

@@ -24,20 +24,19 @@ import numpy as np
 from numba import njit
 
 from unbin._blocks import Span, spans_of
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
 from unbin.likelihood.inference import LikelihoodFit
-from unbin.likelihood.statistics import full_lists, published_counts
+from unbin.likelihood.statistics import orders_as_bins, published_counts
 from unbin.release import Release
-from unbin.release.tables import OrderStatistics, join_histograms, order_to_histogram
 from unbin.rows.design import Design
 
 _TOL = 1e-9
 _MAX_STEPS = 200
-_MIX = 1e-10
+MIX = 1e-10
 """Share of the block's own histogram mixed into q, so that every count can be met."""
 _SWEEPS = 20
 _BISECTIONS = 60
@@ -74,15 +73,10 @@ class Raking:
         and rounded ones are set to what the fit expects of them, rounded within their intervals.
         """
         assert design.order is not None
-        eta, counts = design.eta(fit.theta), fit.counts
-        if release.noise_sd > 0:
-            counts = replace(counts, known=np.zeros_like(counts.known))
-        elif not family.free_shape:
-            counts = published_counts(_as_histograms(release), family.domain, smallest=0)
+        eta, counts = design.eta(fit.theta), counts_to_meet(release, family, fit.counts)
         if counts.low is not None:
             mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
-            count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
-            counts = replace(counts, count=whole_counts(count))
+            counts = fill_hidden(counts, mean)
         return cls(eta, design.start, design.order, counts, family, fit.nuisance)
 
     def mean(self, *, log: bool = False) -> FloatArray:
@@ -94,14 +88,14 @@ class Raking:
         z = np.empty(len(self.eta))
         for span, code, share in self._shares():
             z[span.rows] = (share * self._bin_means(span, code, log=log)).sum(axis=1)
-        return self._to_rows_of_x(z)
+        return in_order_of(self.order, z)
 
     def shares(self) -> FloatArray:
         """Return Q, the raked probability of each bin for every person, in the order of X."""
         result = np.empty((len(self.eta), self.counts.n_bins))
         for span, _, share in self._shares():
             result[span.rows] = share
-        return self._to_rows_of_x(result)
+        return in_order_of(self.order, result)
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the published counts."""
@@ -110,7 +104,7 @@ class Raking:
             code, q = self._probabilities(span)
             bins = self._draw_bins(span, q, rng)
             y[span.rows] = self._draw_values(span, code, bins, rng)
-        return self._to_rows_of_x(y)
+        return in_order_of(self.order, y)
 
     def _shares(self) -> Iterator[tuple[Span, IntArray, FloatArray]]:
         for span in spans_of(self.start):
@@ -135,72 +129,114 @@ class Raking:
         if self.family.free_shape:
             values = representative_values(self.counts)[0]
             return np.broadcast_to(values, (len(eta), len(values)))
-        if not log:
-            return self.family.bin_means(eta, lower, upper, self.nuisance)
-        # E[exp(y) | bin] = exp(eta + s/2) q(eta + s) / q(eta), s the variance
-        s = np.exp(2 * self.nuisance[0])
-        shifted = self.family.bins(eta + s, lower, upper, self.nuisance).probability
-        q = self.family.bins(eta, lower, upper, self.nuisance).probability
-        means = np.exp(eta + s / 2)[:, None] * shifted / np.maximum(q, 1e-300)
-        return np.asarray(np.clip(means, np.exp(lower), np.exp(upper)))
+        return means_in_bins(self.family, eta, lower, upper, self.nuisance, log=log)
 
     def _draw_bins(self, span: Span, q: FloatArray, rng: np.random.Generator) -> IntArray:
         blocks = slice(span.first, span.last)
-        cumulative = np.cumsum(q, axis=1)
-        bins: IntArray = (rng.random((len(q), 1)) > cumulative[:, :-1]).sum(axis=1)
-        _swap(
-            q,
-            self._local_start(span),
-            self.counts.count[blocks].astype(np.int64),
-            self.counts.known[blocks],
-            rng.random(len(q)),
-            bins,
-            rng,
-        )
-        return bins
+        count, known = self.counts.count[blocks], self.counts.known[blocks]
+        return draw_bins(q, self._local_start(span), count, known, rng)
 
     def _draw_values(
         self, span: Span, code: IntArray, bins: IntArray, rng: np.random.Generator
     ) -> FloatArray:
-        lower, upper = (np.atleast_2d(edge) for edge in self.counts.edges(code))
-        row = np.arange(len(code)) if len(lower) > 1 else np.zeros(len(code), dtype=np.int64)
-        low, high = lower[row, bins], upper[row, bins]
+        low, high = (in_bins(edge, bins) for edge in self.counts.edges(code))
         u = rng.random(len(code))
         if self.family.free_shape:
-            return self._draw_by_value(low, high, bins, u)
+            return draw_by_value(low, high, representative_values(self.counts)[0][bins], u)
         return draw_in_bins(self.family, self.eta[span.rows], self.nuisance, low, high, u)
 
-    def _draw_by_value(
-        self, low: FloatArray, high: FloatArray, bins: IntArray, u: FloatArray
-    ) -> FloatArray:
-        """Draw uniformly within closed bins, from exponential tails in open ones."""
-        value = representative_values(self.counts)[0][bins]
-        tail = -np.log(np.maximum(u, 1e-300))
-        with np.errstate(invalid="ignore"):
-            inner = low + u * (high - low)
-            above, below = low + (value - low) * tail, high - (high - value) * tail
-        return np.where(np.isinf(high), above, np.where(np.isinf(low), below, inner))
 
-    def _to_rows_of_x(self, values: FloatArray) -> FloatArray:
-        result = np.empty_like(values)
-        result[self.order] = values
-        return result
+def counts_to_meet(release: Release, family: Family, fitted: PublishedCounts) -> PublishedCounts:
+    """Return what imputed targets are to agree with: all that was published, nothing merged.
+
+    Counts with noise added are not met, so that nothing is known there. A family of free shape has
+    the bins it was fitted to, and no others.
+    """
+    if release.noise_sd > 0:
+        return replace(fitted, known=np.zeros_like(fitted.known))
+    if family.free_shape:
+        return fitted
+    return published_counts(orders_as_bins(release), family.domain, smallest=0)
 
 
-def _as_histograms(release: Release) -> Release:
-    """Return the release with order statistics spelled as bins, where a block has no histogram."""
-    order = release.order_statistics
-    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
-    bare &= ~full_lists(release)
-    if not bare.any():
-        return release
-    blocks = np.where(bare, np.arange(len(bare)), -1)
-    kept = order.take(blocks[bare])
-    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
-    spread = OrderStatistics(start, kept.rank, kept.quantile, kept.value)
-    histogram = order_to_histogram(spread, release.n)
-    joined = join_histograms(release.histogram, histogram, release.blocks)
-    return replace(release, histogram=joined)
+def fill_hidden(counts: PublishedCounts, mean: FloatArray) -> PublishedCounts:
+    """Set suppressed and rounded counts to whole ones that are expected within their intervals.
+
+    ``mean`` (B, K) are the expected counts of the model.
+    """
+    count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
+    return replace(counts, count=whole_counts(count))
+
+
+def in_order_of(order: IntArray, values: FloatArray) -> FloatArray:
+    """Put values of laid-out rows back into the order of X; ``order`` is the row at each place."""
+    result = np.empty_like(values)
+    result[order] = values
+    return result
+
+
+def in_bins(edge: FloatArray, bins: IntArray) -> FloatArray:
+    """Return the edge of each row's bin; edges are (K,) or (n, K)."""
+    return np.asarray(edge[bins] if edge.ndim == 1 else edge[np.arange(len(bins)), bins])
+
+
+def means_in_bins(
+    family: Family,
+    eta: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    nuisance: FloatArray,
+    *,
+    log: bool,
+) -> FloatArray:
+    """Return E[y | bin k], or E[exp(y) | bin k] with ``log`` and a gaussian family, (n, K)."""
+    if not log:
+        return family.bin_means(eta, lower, upper, nuisance)
+    # E[exp(y) | bin] = exp(eta + s/2) q(eta + s) / q(eta), s the variance
+    s = np.exp(2 * nuisance[0])
+    shifted = family.bins(eta + s, lower, upper, nuisance).probability
+    q = family.bins(eta, lower, upper, nuisance).probability
+    means = np.exp(eta + s / 2)[:, None] * shifted / np.maximum(q, 1e-300)
+    return np.asarray(np.clip(means, np.exp(lower), np.exp(upper)))
+
+
+def draw_bins(
+    q: FloatArray,
+    start: IntArray,
+    count: FloatArray,
+    known: BoolArray,
+    rng: np.random.Generator,
+) -> IntArray:
+    """Draw the bins of rows that lie block by block, given the counts of the blocks.
+
+    Parameters
+    ----------
+    q : (n, K)
+        Probabilities of the bins.
+    start : (B + 1,)
+    count : (B, K)
+        Whole numbers.
+    known : (B,)
+        Blocks whose counts are to be met; the others are drawn from q.
+    """
+    cumulative = np.cumsum(q, axis=1)
+    bins: IntArray = (rng.random((len(q), 1)) > cumulative[:, :-1]).sum(axis=1)
+    _swap(q, start, count.astype(np.int64), known, rng.random(len(q)), bins, rng)
+    return bins
+
+
+def draw_by_value(
+    low: FloatArray, high: FloatArray, value: FloatArray, u: FloatArray
+) -> FloatArray:
+    """Draw uniformly within closed bins, from exponential tails in open ones.
+
+    ``value`` are the representative values of the rows' bins.
+    """
+    tail = -np.log(np.maximum(u, 1e-300))
+    with np.errstate(invalid="ignore"):
+        inner = low + u * (high - low)
+        above, below = low + (value - low) * tail, high - (high - value) * tail
+    return np.where(np.isinf(high), above, np.where(np.isinf(low), below, inner))
 
 
 def draw_in_bins(
@@ -250,7 +286,7 @@ def _rake(q, start, count, known):  # type: ignore[no-untyped-def]
             total = 0.0
             for k in range(n_bins):
                 if known[b]:
-                    rows[i, k] = (rows[i, k] + _MIX * count[b, k] / n) * (count[b, k] > 0)
+                    rows[i, k] = (rows[i, k] + MIX * count[b, k] / n) * (count[b, k] > 0)
                 total += rows[i, k]
             for k in range(n_bins):
                 rows[i, k] /= total

@@ -13,15 +13,18 @@ Anderson, D. G. (1965). Iterative procedures for nonlinear integral equations. *
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from unbin._linalg import NOTHING, solve_scaled
 from unbin._typing import FloatArray
 from unbin._watching import Status, Step, is_watched, stop_after
+from unbin.families.coordinates import Coordinates
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
+from unbin.likelihood.quasi_score import log_score, score_sums
 
 _CAPPED_STEPS = 3
 _SHORTEST = 1e-3
@@ -40,10 +43,28 @@ class ScoringResult:
     """Where scoring ended: the free parameters, the sums there, and how it went."""
 
     free: FloatArray
-    sums: ScoreSums
+    sums: Any
     status: Status
     n_iter: int
     path: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equations:
+    """What Fisher scoring solves.
+
+    Attributes
+    ----------
+    evaluate : callable
+        Returns the score and its information at some parameters, with whatever else goes with them.
+    log_score : callable
+        Of what ``evaluate`` returned.
+    coordinates : Coordinates
+    """
+
+    evaluate: Callable[[FloatArray], Any]
+    log_score: Callable[[Any], float]
+    coordinates: Coordinates
 
 
 def solve_quasi_score(
@@ -55,7 +76,25 @@ def solve_quasi_score(
     tol: float,
     max_iter: int,
 ) -> ScoringResult:
-    """Solve the penalised quasi-score from ``free``.
+    """Solve the penalised quasi-score of one table from ``free``; see :func:`solve_equations`."""
+    equations = Equations(
+        evaluate=lambda at: score_sums(problem, at, penalty),
+        log_score=lambda sums: log_score(problem, sums),
+        coordinates=problem.coordinates,
+    )
+    return solve_equations(equations, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+
+
+def solve_equations(
+    equations: Equations,
+    free: FloatArray,
+    penalty: FloatArray,
+    *,
+    cap: FloatArray,
+    tol: float,
+    max_iter: int,
+) -> ScoringResult:
+    """Solve a penalised quasi-score from ``free``.
 
     Parameters
     ----------
@@ -67,21 +106,21 @@ def solve_quasi_score(
         Passes over the rows at most.
     """
     ridge = np.diag(penalty)
-    sums = score_sums(problem, free, penalty)
+    sums = equations.evaluate(free)
     step, decrement = _direction(sums, ridge)
-    floor = log_score(problem, sums) - _RUN_AWAY
+    floor = equations.log_score(sums) - _RUN_AWAY
     path, memory = [decrement], _Memory()
     length, n_iter = 1.0, 1
     while decrement > tol and n_iter < max_iter:
-        if is_watched() and stop_after(_step(problem, free, sums, decrement, n_iter, tol)):
+        if is_watched() and stop_after(_step(equations, free, sums, decrement, n_iter, tol)):
             return ScoringResult(free, sums, Status.INTERRUPTED, n_iter, tuple(path))
         if n_iter <= _CAPPED_STEPS:
             length = min(length, 1.0 / max(_norm(step / cap), 1e-300))
         move = length * (step if length < 1 else memory.accelerate(free, step, sums.information))
-        trial = score_sums(problem, free + move, penalty)
+        trial = equations.evaluate(free + move)
         n_iter += 1
         new_step, new_decrement = _direction(trial, ridge)
-        if log_score(problem, trial) < floor:
+        if equations.log_score(trial) < floor:
             new_decrement = np.inf
         if new_decrement < decrement or (n_iter <= _CAPPED_STEPS and new_decrement < 4 * decrement):
             free, sums, step, decrement = free + move, trial, new_step, new_decrement
@@ -106,10 +145,10 @@ def _norm(vector: FloatArray) -> float:
 
 
 def _step(
-    problem: Problem, free: FloatArray, sums: ScoreSums, decrement: float, n_iter: int, tol: float
+    equations: Equations, free: FloatArray, sums: Any, decrement: float, n_iter: int, tol: float
 ) -> Step:
-    at = np.concatenate(problem.coordinates.split(free))
-    return Step(n_iter, -log_score(problem, sums), decrement, tol, at)
+    at = np.concatenate(equations.coordinates.split(free))
+    return Step(n_iter, -equations.log_score(sums), decrement, tol, at)
 
 
 class _Memory:
@@ -137,7 +176,7 @@ class _Memory:
         return np.asarray(step - weight @ (d_point + d_step))
 
 
-def _direction(sums: ScoreSums, ridge: FloatArray) -> tuple[FloatArray, float]:
+def _direction(sums: Any, ridge: FloatArray) -> tuple[FloatArray, float]:
     """Return the scoring step and the decrement UᵀJ⁻¹U.
 
     It is infinite where sums are not finite, and where there is a score but no information.

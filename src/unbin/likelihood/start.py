@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import BlockTargets, PublishedCounts, block_targets
 from unbin.likelihood.problem import Problem
@@ -81,17 +81,40 @@ def bin_value_sums(
 def block_means_regression(
     design: Design, family: Family, targets: BlockTargets, nuisance: FloatArray
 ) -> EcologicalFit:
-    """Regress the blocks' means on the means of their features, weighted by people.
+    """Regress the blocks' means on the means of their features, weighted by people."""
+    shift = int(design.fit_intercept)
+    return regress_means(design.block_means, design.size, targets.mean, family, nuisance, shift)
+
+
+def regress_means(
+    means: FloatArray,
+    people: IntArray,
+    target: FloatArray,
+    family: Family,
+    nuisance: FloatArray,
+    shift: int,
+) -> EcologicalFit:
+    """Regress means of the target on means of the features, weighted by people.
 
     A ridge of one hundredth of the mean diagonal keeps it defined with few blocks.
+
+    Parameters
+    ----------
+    means : (B, d + 1)
+        Of the features, and last of the offset.
+    people, target : (B,)
+        Blocks whose target is NaN are left out.
+    family : Family
+    nuisance : (m,)
+    shift : int
+        1 with an intercept.
     """
-    known = targets.known
-    shift = int(design.fit_intercept)
-    people = design.size[known].astype(float)
-    x, offset = design.block_means[known, :-1], design.block_means[known, -1]
+    known = np.isfinite(target)
+    people = people[known].astype(float)
+    x, offset = means[known, :-1], means[known, -1]
     if shift:
         x = np.column_stack([np.ones(len(x)), x])
-    y = family.interior(targets.mean[known])
+    y = family.interior(target[known])
     pooled = family.interior(np.array([people @ y / people.sum()]))
     eta = np.broadcast_to(family.link(pooled), y.shape)
     theta = np.zeros(x.shape[1])
@@ -149,7 +172,7 @@ def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatA
     family, known = problem.family, targets.known
     people = problem.counts.n[known].astype(float)
     pooled = float(people @ targets.mean[known] / people.sum())
-    total = _pooled_variance(targets, people, pooled)
+    total = pooled_variance(targets, people, pooled)
     nuisance = family.start_nuisance(pooled, total)
     found = block_means_regression(problem.design, family, targets, nuisance)
     if not np.isfinite(targets.variance).any():
@@ -176,7 +199,7 @@ def null_point(problem: Problem) -> FloatArray:
     pooled = float(people @ targets.mean[targets.known] / people.sum())
     if problem.design.fit_intercept:
         theta[0] = float(problem.family.link(problem.family.interior(np.array([pooled])))[0])
-    nuisance = problem.family.start_nuisance(pooled, _pooled_variance(targets, people, pooled))
+    nuisance = problem.family.start_nuisance(pooled, pooled_variance(targets, people, pooled))
     return problem.coordinates.join(theta, nuisance)
 
 
@@ -190,7 +213,8 @@ def step_scale(problem: Problem, free: FloatArray) -> FloatArray:
     return scale
 
 
-def _pooled_variance(targets: BlockTargets, people: FloatArray, pooled: float) -> float:
+def pooled_variance(targets: BlockTargets, people: FloatArray, pooled: float) -> float:
+    """Return the variance of all targets around ``pooled``; ``people`` are of the blocks known."""
     known = targets.known
     between = people * (targets.mean[known] - pooled) ** 2
     within = people * np.nan_to_num(targets.variance[known])

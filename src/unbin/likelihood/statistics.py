@@ -21,7 +21,7 @@ values together (pooled, not per block), so that all blocks share their edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def published_counts(release: Release, domain: Interval, *, smallest: int = 5) -
     known = np.diff(cuts.start) > 0
     grid = _common_grid(cuts, release.n, known)
     if grid is not None:
-        lower, upper = _between(grid[0], domain)
+        lower, upper = bins_between(grid[0], domain)
         count = np.diff(grid[1], axis=1, prepend=0, append=release.n[:, None])
         count[~known, :] = 0
         count[~known, 0] = release.n[~known]
@@ -107,7 +107,9 @@ def _shared_counts(
     below = below[:, np.searchsorted(ends, cuts.value, side="right")]
     inside = np.diff(below, axis=1, prepend=0, append=release.n[:, None])
     known = np.ones(n_blocks, dtype=bool)
-    return PublishedCounts(release.n, *_between(cuts.value, domain), inside.astype(float), known)
+    return PublishedCounts(
+        release.n, *bins_between(cuts.value, domain), inside.astype(float), known
+    )
 
 
 def looks_counted(release: Release) -> bool:
@@ -157,6 +159,22 @@ def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:
 def full_lists(release: Release) -> BoolArray:
     """Mark the blocks whose order statistics list every person's value."""
     return np.asarray((np.diff(release.order_statistics.start) == release.n) & (release.n > 0))
+
+
+def orders_as_bins(release: Release) -> Release:
+    """Return the release with order statistics spelled as bins, where a block has no histogram."""
+    order = release.order_statistics
+    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
+    bare &= ~full_lists(release)
+    if not bare.any():
+        return release
+    blocks = np.where(bare, np.arange(len(bare)), -1)
+    kept = order.take(blocks[bare])
+    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
+    spread = tables.OrderStatistics(start, kept.rank, kept.quantile, kept.value)
+    histogram = tables.order_to_histogram(spread, release.n)
+    joined = tables.join_histograms(release.histogram, histogram, release.blocks)
+    return replace(release, histogram=joined)
 
 
 # -- cut points ----------------------------------------------------------------------------------
@@ -291,7 +309,7 @@ def _common_grid(
     return (grid, before) if (before == after)[known].all() else None
 
 
-def _between(cut: FloatArray, domain: Interval) -> tuple[FloatArray, FloatArray]:
+def bins_between(cut: FloatArray, domain: Interval) -> tuple[FloatArray, FloatArray]:
     """Return the ends of the bins between cuts."""
     lower = np.concatenate([[domain.low], cut + 1 if domain.integer else cut])
     return lower, np.concatenate([cut, [domain.high]])

@@ -131,8 +131,19 @@ def to_numbers(values: NDArray[Any]) -> NDArray[Any]:
         return values
     try:
         return np.array([float(value) for value in texts])
-    except ValueError:
+    except (TypeError, ValueError):
         return values
+
+
+def with_numbers(people: People, names: Collection[str]) -> dict[str, NDArray[Any]]:
+    """Return the columns of people, some of them as numbers although they were read as texts.
+
+    A column may be the blocks of a table, whose ids are texts, and a feature as well.
+    """
+    return {
+        name: to_numbers(values) if name in names and values.dtype.kind == "O" else values
+        for name, values in people.columns.items()
+    }
 
 
 def _csv(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unbin._frames import as_text
+from unbin._frames import OUTSIDE, as_text
 from unbin._typing import ArrayLike, BoolArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, AlignmentWarning
 from unbin.release import tables
@@ -158,7 +158,7 @@ def drop_missing(release: Release, seen: TextArray, rows: IntArray) -> Release:
     joined = np.intersect1d(seen, release.blocks)
     if not len(joined):
         find_blocks(release.blocks, seen)  # raises, with a hint
-    extra = ~np.isin(seen, joined)
+    extra = ~np.isin(seen, [*joined, OUTSIDE])  # people without an id are outside on purpose
     unused = int((~np.isin(release.blocks, seen) & release.is_published()).sum())
     if extra.any() or unused:
         warnings.warn(
@@ -192,9 +192,12 @@ def spread_blocks(release: Release, names: TextArray) -> Release:
     )
 
 
-def count_rows(blocks: ArrayLike) -> tuple[TextArray, IntArray, IntArray]:
-    """Return the distinct blocks of X, the block of each row, and the rows of each block."""
-    ids = as_text(blocks, where="blocks")
+def count_rows(blocks: ArrayLike, *, outside: bool = False) -> tuple[TextArray, IntArray, IntArray]:
+    """Return the distinct blocks of X, the block of each row, and the rows of each block.
+
+    With ``outside`` people without an id are in a block of their own, outside the table.
+    """
+    ids = as_text(blocks, where="blocks", outside=outside)
     if ids.size == 0:
         raise AlignmentError(
             "blocks: must name the block of each row, got 0 ids; pass the block of each row of X"
@@ -222,6 +225,10 @@ class ReleaseCheck:
     open_below, open_above : bool
     small_blocks : tuple of str
         Blocks of fewer than 11 people.
+    n_outside : int
+        People without a block id, outside the table.
+    drops : bool
+        Whether blocks without a release, and releases without people, may be left out.
     """
 
     n_blocks: int
@@ -234,11 +241,14 @@ class ReleaseCheck:
     open_below: bool
     open_above: bool
     small_blocks: tuple[str, ...]
+    n_outside: int = 0
+    drops: bool = False
 
     @property
     def ready(self) -> bool:
         """Whether ``align`` would succeed as it is."""
-        return not (self.without_release or self.without_people or self.off_totals)
+        apart = self.without_release or self.without_people
+        return self.n_blocks > 0 and not self.off_totals and (self.drops or not apart)
 
     def sentences(self) -> tuple[str, ...]:
         """Return what was found, most important first."""
@@ -255,6 +265,10 @@ class ReleaseCheck:
         ):
             if names:
                 told.append(f"{plural(len(names), 'block')} {what}: {_some(names)}")
+        if self.n_outside:
+            told.append(
+                f"{plural(self.n_outside, 'row')} of X without a block id: outside the table"
+            )
         if self.off_totals:
             told.append(f"{plural(len(self.off_totals), 'block')} with other totals than X")
             told += self.off_totals[:3]
@@ -275,9 +289,16 @@ class ReleaseCheck:
         return "\n".join(self.sentences())
 
 
-def check_release(release: Release, blocks: ArrayLike) -> ReleaseCheck:
-    """Compare a release with the block of each row of X."""
-    seen, _, rows = count_rows(blocks)
+def check_release(release: Release, blocks: ArrayLike, *, drops: bool = False) -> ReleaseCheck:
+    """Compare a release with the block of each row of X.
+
+    With ``drops`` people without an id are outside the table, and blocks of one side only do not
+    stand in the way.
+    """
+    seen, _, rows = count_rows(blocks, outside=drops)
+    outside = seen == OUTSIDE
+    n_rows, n_outside = int(rows.sum()), int(rows[outside].sum())
+    seen, rows = seen[~outside], rows[~outside]
     joined, without = np.intersect1d(seen, release.blocks), np.setdiff1d(seen, release.blocks)
     off: tuple[str, ...] = ()
     if len(joined):
@@ -287,7 +308,7 @@ def check_release(release: Release, blocks: ArrayLike) -> ReleaseCheck:
     table = release.histogram
     return ReleaseCheck(
         n_blocks=len(joined),
-        n_rows=int(rows.sum()),
+        n_rows=n_rows,
         without_release=tuple(map(str, without)),
         without_people=tuple(map(str, unused)),
         lost_zeros=lost_zeros(release.blocks, without),
@@ -296,6 +317,8 @@ def check_release(release: Release, blocks: ArrayLike) -> ReleaseCheck:
         open_below=bool(np.isinf(table.lower).any()),
         open_above=bool(np.isinf(table.upper).any()),
         small_blocks=tuple(map(str, seen[rows < SMALL])),
+        n_outside=n_outside,
+        drops=drops,
     )
 
 

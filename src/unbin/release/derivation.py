@@ -59,7 +59,7 @@ def possible_counts(
     most_programs : int
         Hidden counts for which linear programs are solved at most.
     """
-    low, high = _propagate(low, high, rows, columns)
+    low, high = propagate(low, high, rows, columns)
     open_cells = np.argwhere(low < high)
     if columns is None or len(open_cells) == 0:
         return Bounds(low, high, exact=True)  # a single row: propagation says all there is
@@ -68,7 +68,7 @@ def possible_counts(
     return _solve(low, high, rows, columns, open_cells)
 
 
-def _propagate(
+def propagate(
     low: IntArray,
     high: IntArray,
     rows: tuple[IntArray, IntArray],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,22 @@ _LARGEST = 1e15
 """The largest count or rank: beyond 2**53 floats skip whole numbers."""
 
 
-def read_ids(frame: Any, block: str | None, *, value: str, role: str) -> TextArray:
-    """Return the block id of each row as text; without blocks, column ``value`` has the rows."""
+def read_ids(frame: Any, block: str | Sequence[str] | None, *, value: str, role: str) -> TextArray:
+    """Return the block id of each row as text; without blocks, column ``value`` has the rows.
+
+    Several columns are those of a crossed table, whose blocks are their cells.
+    """
     if block is None:
         ids = np.full(len(column(frame, value, role=role)), EVERYBODY)
+    elif not isinstance(block, str):
+        listed = isinstance(block, Collection) and len(block) > 0
+        if not listed or not all(isinstance(name, str) for name in block):
+            raise ReleaseError(
+                f"block: must name a column of block ids, or several, got {block!r}; pass their "
+                "names, or None for a table about everybody"
+            )
+        cells = {name: column(frame, name, role="block") for name in block}
+        ids = as_text(cells, where="blocks")
     else:
         ids = as_text(column(frame, block, role="block"), where=f"column {block!r}")
     if ids.size == 0:

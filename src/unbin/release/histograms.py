@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ class ReadHistogram:
 def read_histogram(
     frame: Any,
     *,
-    block: str | None,
+    block: str | Sequence[str] | None,
     lower: str,
     upper: str,
     count: str | None,
@@ -208,7 +209,7 @@ def _refuse_doubles(values: FloatArray, codes: IntArray, names: TextArray) -> No
 
 
 def read_cumulative(
-    frame: Any, *, block: str | None, value: str, count: str, closed: str
+    frame: Any, *, block: str | Sequence[str] | None, value: str, count: str, closed: str
 ) -> ReadHistogram:
     """Read how many people are at or below each value, one row per block and value."""
     check_choice("closed", closed, ("right", "left"))

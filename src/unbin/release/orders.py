@@ -6,6 +6,7 @@ table.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from unbin.release.tables import OrderStatistics
 def read_order_statistics(
     frame: Any,
     *,
-    block: str | None,
+    block: str | Sequence[str] | None,
     quantile: str | None,
     rank: str | None,
     value: str,
@@ -45,7 +46,7 @@ def read_order_statistics(
 
 
 def read_values(
-    frame: Any, *, block: str | None, value: str
+    frame: Any, *, block: str | Sequence[str] | None, value: str
 ) -> tuple[TextArray, IntArray, OrderStatistics]:
     """Read one row per person, without names."""
     ids, values = _read_values(frame, block, value)
@@ -58,7 +59,7 @@ def read_values(
 
 
 def read_means(
-    frame: Any, *, block: str | None, mean: str, total: str | None, n: str | None
+    frame: Any, *, block: str | Sequence[str] | None, mean: str, total: str | None, n: str | None
 ) -> tuple[TextArray, IntArray, FloatArray]:
     """Read one row per block: its mean, or its total."""
     column = mean if total is None else total
@@ -77,7 +78,9 @@ def read_means(
     return names, people, means if total is None else means / people
 
 
-def _read_values(frame: Any, block: str | None, value: str) -> tuple[TextArray, FloatArray]:
+def _read_values(
+    frame: Any, block: str | Sequence[str] | None, value: str
+) -> tuple[TextArray, FloatArray]:
     ids = fields.read_ids(frame, block, value=value, role="value")
     values = fields.read_floats(frame, value, ids, role="value")
     fields.require_finite(values, ids, value)

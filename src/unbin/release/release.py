@@ -6,6 +6,7 @@ A :class:`Release` is the table alone; :meth:`Release.align` ties it to the rows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_choice, check_flag, check_kind, check_number
-from unbin._frames import as_text
+from unbin._frames import OUTSIDE, as_text, block_name
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
@@ -88,7 +89,7 @@ class Release:
         cls,
         frame: Any,
         *,
-        block: str | None = "block",
+        block: str | Sequence[str] | None = "block",
         lower: str = "lower",
         upper: str = "upper",
         count: str | None = "count",
@@ -105,8 +106,9 @@ class Release:
         Parameters
         ----------
         frame : pandas or polars frame, or mapping of columns
-        block : str or None
-            Column of block ids; None when the table is about everybody.
+        block : str, list of str or None
+            Column of block ids; several for a crossed table, whose blocks are their cells; None
+            when the table is about everybody.
         lower, upper : str
             Columns of edges; missing or infinite means open. Equal edges hold that value alone.
         count : str
@@ -159,7 +161,7 @@ class Release:
         cls,
         frame: Any,
         *,
-        block: str | None = "block",
+        block: str | Sequence[str] | None = "block",
         quantile: str | None = "quantile",
         rank: str | None = None,
         value: str = "value",
@@ -173,8 +175,9 @@ class Release:
         Parameters
         ----------
         frame : pandas or polars frame, or mapping of columns
-        block : str or None
-            Column of block ids; None when the table is about everybody.
+        block : str, list of str or None
+            Column of block ids; several for a crossed table, whose blocks are their cells; None
+            when the table is about everybody.
         quantile : str
             Column of quantiles in [0, 1]; not read when ``rank`` is given.
         rank : str, optional
@@ -191,7 +194,7 @@ class Release:
 
     @classmethod
     def from_values(
-        cls, frame: Any, *, block: str | None = "block", value: str = "value"
+        cls, frame: Any, *, block: str | Sequence[str] | None = "block", value: str = "value"
     ) -> Release:
         """Read a full list of values without names: the targets up to permutation."""
         names, people, table = read_values(frame, block=block, value=value)
@@ -202,7 +205,7 @@ class Release:
         cls,
         frame: Any,
         *,
-        block: str | None = "block",
+        block: str | Sequence[str] | None = "block",
         mean: str = "mean",
         total: str | None = None,
         n: str | None = None,
@@ -212,8 +215,9 @@ class Release:
         Parameters
         ----------
         frame : pandas or polars frame, or mapping of columns
-        block : str or None
-            Column of block ids; None when the table is about everybody.
+        block : str, list of str or None
+            Column of block ids; several for a crossed table, whose blocks are their cells; None
+            when the table is about everybody.
         mean : str
             Column of means; not read when ``total`` is given.
         total : str, optional
@@ -230,7 +234,7 @@ class Release:
         cls,
         frame: Any,
         *,
-        block: str | None = "block",
+        block: str | Sequence[str] | None = "block",
         value: str = "value",
         count: str = "count",
         closed: str = "right",
@@ -364,13 +368,16 @@ class Release:
         Parameters
         ----------
         blocks : (n_rows,) block id of each row of X
-            May be left out when the release has one block of known size.
+            Or a frame of several columns, for a table of their cells (age group by sex). May be
+            left out when the release has one block of known size.
         scale : bool
             Rescale the counts of blocks whose totals differ from the rows of X, and say by how
             much.
         on_missing : {"error", "drop"}
             What to do about people without a release and releases without people. "drop" leaves
-            such releases out; such people stay in X, but nothing is published about them.
+            such releases out; such people stay in X, but nothing is published about them. So
+            do people without a block id: they are outside the table, as the uninsured are
+            outside a table of insurers.
 
         Returns
         -------
@@ -386,9 +393,9 @@ class Release:
                     "the block of each row of X"
                 )
             return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
-        seen, codes, rows = count_rows(blocks)
+        seen, codes, rows = count_rows(blocks, outside=on_missing == "drop")
         aligned = self.align_to(seen, rows, scale=scale, on_missing=on_missing)
-        return AggregatedTarget(aligned, codes)
+        return AggregatedTarget(aligned, codes, block_name(blocks))
 
     def align_to(
         self, seen: TextArray, rows: IntArray, *, scale: bool = False, on_missing: str = "error"
@@ -398,15 +405,20 @@ class Release:
         Parameters
         ----------
         seen : (B,) text
-            The blocks of X, sorted and distinct.
+            The blocks of X, sorted and distinct. Nothing is published about people outside the
+            table (``_frames.OUTSIDE``).
         rows : (B,)
             Rows of X in each.
         scale, on_missing
             As for ``align``.
         """
         if on_missing == "error":
-            check_all_present(self.blocks, self.is_published(), find_blocks(self.blocks, seen))
-            release = self.select(seen)
+            inside = seen[(seen != OUTSIDE) | np.isin(seen, self.blocks)]
+            place = find_blocks(self.blocks, inside)
+            check_all_present(self.blocks, self.is_published(), place)
+            release = self.select(inside)
+            if len(inside) < len(seen):
+                release = spread_blocks(release, seen)
         else:
             release = drop_missing(self, seen, rows)
         totals = Totals.of(release, rows)
@@ -420,14 +432,18 @@ class Release:
         histogram = narrow(release.histogram, rows)
         return replace(release, n=rows, histogram=histogram, order_statistics=order)
 
-    def check(self, blocks: ArrayLike) -> ReleaseCheck:
+    def check(self, blocks: ArrayLike, *, on_missing: str = "error") -> ReleaseCheck:
         """Report whether the release fits the rows of X: joins, totals, suppression, open bins.
 
         Parameters
         ----------
         blocks : (n_rows,) block id of each row of X
+            Or a frame of several columns, as for ``align``.
+        on_missing : {"error", "drop"}
+            As for ``align``.
         """
-        return check_release(self, blocks)
+        check_choice("on_missing", on_missing, ("error", "drop"))
+        return check_release(self, blocks, drops=on_missing == "drop")
 
     def select(self, blocks: ArrayLike) -> Release:
         """Return the release of some blocks only."""
@@ -506,6 +522,16 @@ class Release:
         if self.noise_sd > 0:
             published |= np.diff(self.histogram.start) > 0
         return published if self.means is None else published | np.isfinite(self.means)
+
+    def has_statistics(self) -> BoolArray:
+        """Mark blocks about which anything was published beside their number of people."""
+        found = (np.diff(self.histogram.start) > 0) | (np.diff(self.order_statistics.start) > 0)
+        return found if self.means is None else found | np.isfinite(self.means)
+
+    def without(self, hidden: BoolArray) -> Release:
+        """Return the release of the same people, nothing said of the blocks that are hidden."""
+        kept = self.select(self.blocks[~hidden])
+        return replace(spread_blocks(kept, self.blocks), n=self.n)
 
     # -- showing ---------------------------------------------------------------------------------
 

@@ -362,9 +362,13 @@ def scale_counts(table: Histogram, n: IntArray) -> Histogram:
     The ends of intervals are scaled too, and rounded outwards.
     """
     total = np.maximum(table.total(), 1)
-    factor = np.repeat(n / total, np.diff(table.start))
-    cumulative = np.rint(segment_cumsum(table.count, table.start) * factor).astype(np.int64)
-    before = np.where(first_rows(table.start), 0, np.roll(cumulative, 1))
+    return multiply_counts(table, np.repeat(n / total, np.diff(table.start)), table.start)
+
+
+def multiply_counts(table: Histogram, factor: FloatArray, start: IntArray) -> Histogram:
+    """Multiply counts by factors that are the same within each segment, whose sums stay whole."""
+    cumulative = np.rint(segment_cumsum(table.count, start) * factor).astype(np.int64)
+    before = np.where(first_rows(start), 0, np.roll(cumulative, 1))
     scaled = replace(table, count=cumulative - before)
     if table.count_low is None:
         return scaled

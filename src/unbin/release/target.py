@@ -31,11 +31,14 @@ class AggregatedTarget:
         What was published, ranks resolved, one block per distinct code.
     codes : (n_rows,) int
         The block of each row, as a position in ``release.blocks``.
+    name : str
+        What the blocks are called ("county"): the name of the column they were aligned with.
     """
 
-    def __init__(self, release: Release, codes: IntArray) -> None:
+    def __init__(self, release: Release, codes: IntArray, name: str = "") -> None:
         self.release = release
         self.codes = _check_codes(release, codes)
+        self.name = name
 
     @property
     def shape(self) -> tuple[int]:
@@ -86,13 +89,14 @@ class AggregatedTarget:
                 "of whole blocks"
             )
         ids = self.blocks[rows]
-        return self.release.select(np.unique(ids)).align(ids)
+        found = self.release.select(np.unique(ids)).align(ids)
+        return AggregatedTarget(found.release, found.codes, self.name)
 
     def __iter__(self) -> Iterator[NoReturn]:
-        raise AggregatedTargetError(_NO_VALUES)
+        raise AggregatedTargetError(NO_VALUES)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
-        raise AggregatedTargetError(_NO_VALUES)
+        raise AggregatedTargetError(NO_VALUES)
 
     def __repr__(self) -> str:
         head, *rest = repr(self.release).splitlines()
@@ -132,7 +136,7 @@ def _check_codes(release: Any, codes: Any) -> IntArray:
     return np.asarray(codes)
 
 
-_NO_VALUES = (
+NO_VALUES = (
     "aggregated target: it has no value per row, only what was published per block, and got used "
     "as if it had; score with model.score (scoring=None), or call model.impute() for individual "
     "targets"

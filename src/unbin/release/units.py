@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +17,11 @@ _QUARTILES_OF_A_NORMAL = 1.349
 """Standard deviations between the quartiles of a normal law."""
 
 
-def units_of(release: Release, family: Family) -> Units:
-    """Return the units to fit an aligned release in: about the median and spread of its targets."""
-    return family.units(*_typical(*_points(release)))
+def units_of(releases: Release | Sequence[Release], family: Family) -> Units:
+    """Return the units to fit aligned releases in: about the median and spread of the targets."""
+    points = [_points(release) for release in _several(releases)]
+    value, weight = (np.concatenate(each) for each in zip(*points, strict=True))
+    return family.units(*_typical(value, weight))
 
 
 def units_of_values(y: FloatArray, family: Family) -> Units:
@@ -40,13 +43,24 @@ def in_units(release: Release, units: Units) -> Release:
     )
 
 
-def out_of_units(edges: FloatArray, units: Units, release: Release) -> FloatArray:
-    """Return edges of bins in the units of the target, those of the release just as published."""
+def out_of_units(
+    edges: FloatArray, units: Units, releases: Release | Sequence[Release]
+) -> FloatArray:
+    """Return edges of bins in the units of the target, those of releases just as published."""
     if units == Units():
         return edges
-    histogram = release.histogram
     listed = np.unique(
-        np.concatenate([histogram.lower, histogram.upper, release.order_statistics.value])
+        np.concatenate(
+            [
+                values
+                for each in _several(releases)
+                for values in (
+                    each.histogram.lower,
+                    each.histogram.upper,
+                    each.order_statistics.value,
+                )
+            ]
+        )
     )
     if not len(listed):
         return edges * units.scale + units.center
@@ -54,6 +68,10 @@ def out_of_units(edges: FloatArray, units: Units, release: Release) -> FloatArra
     published = listed[place]
     exact = units.into(published) == edges
     return np.where(exact, published, edges * units.scale + units.center)
+
+
+def _several(releases: Release | Sequence[Release]) -> Sequence[Release]:
+    return [releases] if isinstance(releases, Release) else releases
 
 
 def _points(release: Release) -> tuple[FloatArray, FloatArray]:

@@ -29,7 +29,7 @@ from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
@@ -154,11 +154,16 @@ def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
 
 
 def _to_keep(fit: Fit, public: bool | None) -> Fit:
-    """Return a fit without its counts, if a report would mask some of them."""
-    table = fit.published
-    if table is None or table.shown_whole(smallest_shown(table, public)):
+    """Return a fit without its counts, if a report would mask some of them.
+
+    Of several tables of the same people those of one would reveal what another one masks.
+    """
+    found = [fit.published, *(table.published for table in fit.tables)]
+    shown = (t is None or t.shown_whole(smallest_shown(t, public)) for t in found)
+    if all(shown):
         return fit
-    return replace(fit, published=None)
+    tables = tuple(replace(table, published=None) for table in fit.tables)
+    return replace(fit, published=None, tables=tables)
 
 
 def versions() -> dict[str, str]:
@@ -263,8 +268,12 @@ def _check_fit(fit: Fit, d: int) -> None:
     _check_diagnostics(fit, d)
     if fit.selection is not None:
         _check_selection(fit.selection)
-    if fit.published is not None:
-        _check_published(fit.published)
+    for table in (fit.published, *(each.published for each in fit.tables)):
+        if table is not None:
+            _check_published(table)
+    for each in fit.tables:
+        for name in ("n_people", "n_blocks", "block_sd"):
+            _require_positive(np.array(getattr(each, name)), f"tables.{name}")
 
 
 def _check_diagnostics(fit: Fit, d: int) -> None:
@@ -274,6 +283,14 @@ def _check_diagnostics(fit: Fit, d: int) -> None:
         values = getattr(found, name)
         if values is not None:
             _require_shape(values, (d,), f"diagnostics.{name}")
+    names = tuple(table.name for table in fit.tables)
+    if found.tables != names:
+        raise ModelFileError(
+            f"diagnostics.tables: must be those of the fit, got {len(found.tables)} names for "
+            f"{len(names)} tables; save the model again"
+        )
+    if names:
+        _require(np.array(found.information), (len(names), d), "diagnostics.information")
 
 
 def _check_selection(selection: Selection) -> None:

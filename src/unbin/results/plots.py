@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator
 from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
-from unbin._checks import check_flag, check_kind, check_share, check_whole
+from unbin._checks import check_choice, check_flag, check_kind, check_share, check_whole
 from unbin._frames import as_finite, as_floats, refuse_masked
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
@@ -23,9 +24,12 @@ from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
 from unbin.likelihood.published import Published
 from unbin.permutation import NAMES, PermutationTest
+from unbin.results.tables import shares_by_table, tables_of
 
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#767676"
 _PALE = "#a6c4e0"
+_OF_TABLES = (BLUE, "#e69f00", "#1b9e77", "#7b5ea7", "#56b4e9", "#a6761d", "#d7498a", "#bdbdbd")
+"""A colour per table, the last for all others together."""
 _LONGEST = 24
 """Characters of a name that a picture has room for."""
 _ROOM = 28
@@ -33,6 +37,7 @@ _ROOM = 28
 _WIDE = 50
 """From this ratio on an objective is drawn on a log scale."""
 _MOST_BLOCKS = 12
+_FIFTHS = np.linspace(0, 1, 6)
 
 
 def coefficients(
@@ -56,9 +61,7 @@ def coefficients(
         Of more coefficients, the largest in units of their standard errors are drawn.
     """
     estimate, error = _estimates(model)
-    names = feature_names(model)
-    size = np.abs(estimate) if error is None else np.abs(estimate) / np.maximum(error, 1e-300)
-    chosen = np.sort(np.argsort(-size, kind="stable")[: check_whole("most", most, low=1)])
+    chosen = _clearest(estimate, error, most)
     place: FloatArray = np.arange(len(chosen), dtype=np.float64)
     ax = _axes(ax, height=0.9 + 0.3 * len(chosen))
     ax.axvline(0, color=GREY, linewidth=0.8)
@@ -71,10 +74,47 @@ def coefficients(
         width = None if seen_error is None else reach * seen_error[chosen]
         _dots(ax, seen[chosen], place + shift, width, ORANGE, "D", "oracle")
         _legend_above(ax)
-    ax.set_yticks(place, [shorten(names[j]) for j in chosen], parse_math=False)
-    ax.set_ylim(len(chosen) - 0.5, -0.5)
+    _name_rows(ax, model, chosen)
     text = "coefficient" if error is None else f"coefficient, with {100 * level:g} % interval"
     ax.set_xlabel(text)
+    return ax
+
+
+def information(model: AggregatedGLM, *, most: int = 40, ax: Axes | None = None) -> Axes:
+    """Draw the share of each of several tables in the information on each coefficient.
+
+    Of more than eight tables those that told least are drawn as one.
+
+    Parameters
+    ----------
+    model : AggregatedGLM
+        Fitted to several tables of the same people.
+    most : int
+        As for :func:`coefficients`.
+    """
+    found = shares_by_table(_one(model))
+    if found is None:
+        raise ParameterError(
+            "information: needs a fit to several tables of the same people, got a fit to one; see "
+            "unbin.join"
+        )
+    names, share = found
+    chosen = _clearest(*_estimates(model), most)
+    part = np.nan_to_num(share[:, chosen])
+    n_rows = -(-len(names) // 2)  # of the legend
+    ax = _axes(ax, height=1.1 + 0.3 * len(chosen) + 0.22 * n_rows)
+    left = np.cumsum(part, axis=0) - part
+    bars = [
+        ax.barh(np.arange(len(chosen)), width, 0.72, start, color=colour, edgecolor="white")
+        for width, start, colour in zip(part, left, _OF_TABLES, strict=False)
+    ]
+    _name_rows(ax, model, chosen)
+    ax.set_xlim(0, 1)
+    ax.set_xticks(_FIFTHS, [f"{100 * end:.0f} %" for end in _FIFTHS])
+    ax.set_xlabel("share in the information on the coefficient")
+    keys = ax.legend(bars, [str(k) for k in range(len(bars))], loc="lower right",
+                     bbox_to_anchor=(1, 1), ncols=2, frameon=False, fontsize=9)  # fmt: skip
+    _name_keys(keys, names)
     return ax
 
 
@@ -82,6 +122,7 @@ def histogram(
     model: AggregatedGLM,
     block: str | None = None,
     *,
+    table: str | None = None,
     fitted: bool = True,
     smallest: int = 0,
     ax: Axes | None = None,
@@ -96,18 +137,20 @@ def histogram(
         Fitted by likelihood to a release with counts.
     block : str, optional
         All blocks together when left out, which needs the same bins in each.
+    table : str, optional
+        One of the tables of a fit to several; the first when left out.
     fitted : bool
         Whether to mark what the fit expects.
     smallest : int
         Counts of fewer people are masked, with enough others that they cannot be worked out.
     """
-    table = published(model)
+    counts = published(model, table)
     if block is None:
-        table = table.together()
-    b = 0 if block is None else _place(table, block)
-    mask = _masked(table, smallest)[b]
+        counts = counts.together()
+    b = 0 if block is None else _place(counts, block)
+    mask = _masked(counts, smallest)[b]
     ax = _axes(ax, width=3.2, height=2.4)
-    _draw_block(ax, table, b, mask, fitted=fitted)
+    _draw_block(ax, counts, b, mask, fitted=fitted)
     return ax
 
 
@@ -115,6 +158,7 @@ def histograms(
     model: AggregatedGLM,
     blocks: Iterable[str] | None = None,
     *,
+    table: str | None = None,
     fitted: bool = True,
     smallest: int = 0,
     ax: Axes | None = None,
@@ -127,7 +171,7 @@ def histograms(
         Fitted by likelihood to a release with counts.
     blocks : iterable of str, optional
         The twelve that fit worst, worst first, when left out.
-    fitted, smallest
+    table, fitted, smallest
         As for :func:`histogram`.
 
     Returns
@@ -135,23 +179,23 @@ def histograms(
     Axes
         Its ``child_axes`` are the panels, in the order of ``blocks``.
     """
-    table = published(model)
+    counts = published(model, table)
     if blocks is not None and (isinstance(blocks, str) or not isinstance(blocks, Iterable)):
         blocks = [blocks]
-    places = table.worst_first()[:_MOST_BLOCKS]
+    places = counts.worst_first()[:_MOST_BLOCKS]
     if blocks is not None:
-        places = np.array([_place(table, block) for block in blocks], dtype=np.int64)
+        places = np.array([_place(counts, block) for block in blocks], dtype=np.int64)
     if len(places) == 0:
         raise ParameterError("blocks: names none, got an empty list; name some, or leave it out")
     columns = min(4, len(places))
     rows = -(-len(places) // columns)
     ax = _axes(ax, width=2.4 * columns, height=2.1 * rows)
     ax.set_axis_off()
-    mask = _masked(table, smallest)
+    mask = _masked(counts, smallest)
     for k, b in enumerate(places):
         left, bottom = k % columns / columns, 1 - (k // columns + 1) / rows
         bounds = (left + 0.16 / columns, bottom + 0.2 / rows, 0.8 / columns, 0.62 / rows)
-        _draw_block(ax.inset_axes(bounds), table, int(b), mask[b], fitted=fitted)
+        _draw_block(ax.inset_axes(bounds), counts, int(b), mask[b], fitted=fitted)
     return ax
 
 
@@ -243,8 +287,7 @@ def errors_by_bins(
             reach = 2 * table.std(axis=0, ddof=1) / np.sqrt(len(table))
             ax.fill_between(x, mean - reach, mean + reach, alpha=0.2, linewidth=0)
     legend = ax.legend(lines, [str(k) for k in range(len(lines))], frameon=False)
-    for text, name in zip(legend.get_texts(), errors, strict=True):
-        text.update({"parse_math": False, "text": shorten(name, 40)})
+    _name_keys(legend, errors, 40)
     ax.set_xlabel("bins published")
     ax.set_ylabel("error")
     ax.set_ylim(bottom=0)
@@ -252,9 +295,19 @@ def errors_by_bins(
     return ax
 
 
-def published(model: AggregatedGLM) -> Published:
-    """Return the counts that a model was fitted to, or say why there are none."""
+def published(model: AggregatedGLM, table: str | None = None) -> Published:
+    """Return the counts that a model was fitted to, or say why there are none.
+
+    ``table`` is one of the tables of a fit to several, the first when left out.
+    """
     found = _one(model).published_
+    if table is not None:
+        by_name = {each.name: each.published for each in tables_of(model)}
+        if not by_name:
+            raise ParameterError(
+                f"table: the model was fitted to one table, got {table!r}; leave it out"
+            )
+        found = by_name[check_choice("table", table, tuple(by_name))]
     if not isinstance(found, Published):
         raise ParameterError(
             f"histograms: need a likelihood fit to published counts, got a fit by "
@@ -285,6 +338,12 @@ def _estimates(model: AggregatedGLM) -> tuple[FloatArray, FloatArray | None]:
     """Return coefficients and, where the method has them, standard errors."""
     coef = np.asarray(_one(model).coef_)
     return coef, None if model.method_ == "matching" else model.standard_errors_
+
+
+def _clearest(estimate: FloatArray, error: FloatArray | None, most: int) -> IntArray:
+    """Return the places of the coefficients that are largest in units of their errors, sorted."""
+    size = np.abs(estimate) if error is None else np.abs(estimate) / np.maximum(error, 1e-300)
+    return np.sort(np.argsort(-size, kind="stable")[: check_whole("most", most, low=1)])
 
 
 def _oracle(oracle: AggregatedGLM | ArrayLike, d: int) -> tuple[FloatArray, FloatArray | None]:
@@ -387,6 +446,19 @@ def _draw_block(ax: Axes, table: Published, b: int, mask: BoolArray, *, fitted: 
         ax.spines[side].set_visible(False)
     title = f"{shorten(str(table.blocks[b]), 20)} ({table.n[b]:,})"
     ax.set_title(title, fontsize=9, parse_math=False)
+
+
+def _name_rows(ax: Axes, model: AggregatedGLM, chosen: IntArray) -> None:
+    """Write the names of some coefficients beside their rows, the first on top."""
+    names = feature_names(model)
+    ax.set_yticks(np.arange(len(chosen)), [shorten(names[j]) for j in chosen], parse_math=False)
+    ax.set_ylim(len(chosen) - 0.5, -0.5)
+
+
+def _name_keys(legend: Legend, names: Iterable[str], longest: int = _LONGEST) -> None:
+    """Write names into a legend as they are."""
+    for text, name in zip(legend.get_texts(), names, strict=True):
+        text.update({"parse_math": False, "text": shorten(name, longest)})
 
 
 def _legend_above(ax: Axes) -> None:

@@ -271,13 +271,20 @@ def extremes(rows: Rows) -> tuple[FloatArray, FloatArray]:
 
 
 @dataclass(frozen=True, slots=True)
-class _BlockSums:
+class BlockSums:
     """Arrays whose first axis runs over ``blocks``."""
 
     blocks: IntArray
     arrays: tuple[FloatArray, ...]
 
-    def __add__(self, other: _BlockSums) -> _BlockSums:
+    def __add__(self, other: BlockSums) -> BlockSums:
+        if np.array_equal(self.blocks, other.blocks):
+            pairs = zip(self.arrays, other.arrays, strict=True)
+            return BlockSums(self.blocks, tuple(mine + theirs for mine, theirs in pairs))
+        if len(self.blocks) and len(other.blocks) and self.blocks[-1] < other.blocks[0]:
+            pairs = zip(self.arrays, other.arrays, strict=True)
+            joined = tuple(np.concatenate([mine, theirs]) for mine, theirs in pairs)
+            return BlockSums(np.concatenate([self.blocks, other.blocks]), joined)
         blocks = np.union1d(self.blocks, other.blocks)
         arrays = tuple(
             np.zeros((len(blocks), *array.shape[1:]), array.dtype) for array in self.arrays
@@ -286,13 +293,13 @@ class _BlockSums:
             place = np.searchsorted(blocks, sums.blocks)
             for total, array in zip(arrays, sums.arrays, strict=True):
                 total[place] += array
-        return _BlockSums(blocks, arrays)
+        return BlockSums(blocks, arrays)
 
 
 def _block_sums(
     rows: Rows, function: Callable[..., tuple[FloatArray, ...]], args: tuple[Any, ...]
-) -> _BlockSums:
-    return _BlockSums(rows.blocks, function(rows, *args))
+) -> BlockSums:
+    return BlockSums(rows.blocks, function(rows, *args))
 
 
 def _finished(
@@ -353,6 +360,7 @@ def lay_out(
     fit_intercept: bool = True,
     seed: int = 0,
     n_threads: int = 1,
+    others: tuple[IntArray, ...] = (),
 ) -> Design:
     """Copy X once, block by block.
 
@@ -368,10 +376,18 @@ def lay_out(
         Changes how ties are broken.
     n_threads : int
         Threads that work on the rows.
+    others : tuple of (n,)
+        The block of each row in further partitions.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
     rows, order = arrange(
-        X, codes, offset=offset, fit_intercept=fit_intercept, seed=seed, n_threads=n_threads
+        X,
+        codes,
+        offset=offset,
+        fit_intercept=fit_intercept,
+        seed=seed,
+        n_threads=n_threads,
+        others=others,
     )
     columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
     done = list(columns.stream(_standardise, fit_intercept))

@@ -44,6 +44,8 @@ class Rows:
     fit_intercept : bool
     place : int
         Rows of other parts that lie before these.
+    others : tuple of (n,)
+        The block of each row in further partitions of the same people.
     """
 
     matrix: FloatArray
@@ -53,6 +55,7 @@ class Rows:
     start: IntArray
     fit_intercept: bool
     place: int = 0
+    others: tuple[IntArray, ...] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, field.name) for field in fields(self))
@@ -101,6 +104,7 @@ class Rows:
             blocks=self.blocks[first:last],
             start=start,
             place=self.place + rows.start,
+            others=tuple(codes[rows] for codes in self.others),
         )
 
     def at(self, place: int) -> Rows:
@@ -168,6 +172,7 @@ def arrange(
     fit_intercept: bool = True,
     seed: int = 0,
     n_threads: int = 1,
+    others: tuple[IntArray, ...] = (),
 ) -> tuple[Rows, IntArray]:
     """Copy X once, block by block, columns as they are.
 
@@ -181,6 +186,8 @@ def arrange(
     seed : int
         Changes how ties are broken.
     n_threads : int
+    others : tuple of (n,)
+        The block of each row in further partitions.
 
     Returns
     -------
@@ -212,7 +219,8 @@ def arrange(
     for _ in LocalParts(range(0, n, _TILE_ROWS), n_threads).stream(gather):
         pass
     laid_out = np.zeros(n) if offset is None else offset[order]
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept), order
+    further = _in_order(others, order)
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further), order
 
 
 def arrange_columns(
@@ -224,6 +232,7 @@ def arrange_columns(
     offset: FloatArray | None = None,
     fit_intercept: bool = True,
     seed: int = 0,
+    others: tuple[IntArray, ...] = (),
 ) -> Rows:
     """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
 
@@ -238,7 +247,14 @@ def arrange_columns(
     for j, values in enumerate(columns):
         _place_column(values, order, center[j], scale[j], matrix[:, j], key)
     laid_out = np.zeros(len(codes)) if offset is None else offset[order]
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept)
+    further = _in_order(others, order)
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further)
+
+
+def _in_order(others: tuple[IntArray, ...], order: IntArray) -> tuple[IntArray, ...]:
+    """Return codes in the order of the rows, in 32 bits: there may be many partitions."""
+    found: tuple[Any, ...] = tuple(codes.astype(np.int32)[order] for codes in others)
+    return found
 
 
 def _stable_order(codes: IntArray, n_codes: int) -> IntArray:

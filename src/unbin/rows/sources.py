@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from glob import glob, has_magic
 from importlib.util import find_spec
@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin._frames import as_text, filled, refuse_huge
+from unbin._frames import OUTSIDE, as_text, cross_codes, filled, refuse_huge
 from unbin._io import not_a_file
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, ReadError
 from unbin.release.readers.parquet import open_parquet
 from unbin.rows.parts import Recipe
-from unbin.rows.survey import Part
+from unbin.rows.survey import Coded, Part
 
 _PART_BYTES = 1 << 24
 """Bytes of the columns of a part, about: several are in progress at a time."""
@@ -33,21 +33,39 @@ class Columns:
     Attributes
     ----------
     features : tuple of str
-    block : str
-        Or, beside a Dask array, a Dask array of block ids.
+    block : str or tuple of str
+        The column of block ids, or those whose cells are the blocks. Beside a Dask array, a Dask
+        array of block ids.
     offset : str or None
         Likewise.
+    others : tuple of tuples of str
+        The columns of further partitions. Where there are any, people without an id are outside
+        the table.
     """
 
     features: tuple[str, ...]
     block: Any
     offset: Any
+    others: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def partitions(self) -> tuple[tuple[str, ...], ...]:
+        """The columns of every partition."""
+        return (self.block if isinstance(self.block, tuple) else (self.block,), *self.others)
 
     @property
     def names(self) -> list[str]:
         """All columns, each once."""
+        ids = [name for names in self.partitions for name in names]
         extra = [] if self.offset is None else [self.offset]
-        return list(dict.fromkeys([*self.features, self.block, *extra]))
+        return list(dict.fromkeys([*self.features, *ids, *extra]))
+
+    def coded(self, read: Callable[[str], tuple[TextArray, IntArray]]) -> list[Coded]:
+        """Return the blocks of people in every partition.
+
+        ``read`` returns the ids of a column, and the place of each row's among them.
+        """
+        return [Coded(*cross_codes([read(name) for name in ids])) for ids in self.partitions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +129,17 @@ def read_part(groups: RowGroups, columns: Columns) -> Part:
         for name in (*columns.features, columns.offset)
         if name is not None
     }
-    coded = table.column(columns.block).combine_chunks().dictionary_encode()
-    if coded.null_count:
-        raise AlignmentError(
-            f"{where}, column {columns.block!r}: must name the block of each row, got "
-            f"{coded.null_count} empty ones; fill them in or drop the people"
-        )
-    names = coded.dictionary.to_numpy(zero_copy_only=False)
-    part = part_of(values, columns, names, coded.indices.to_numpy())
+    outside = bool(columns.others)
+    coded = columns.coded(lambda name: _read_ids(table.column(name), where, name, outside=outside))
+    part = part_of(values, columns, coded)
     pa.default_memory_pool().release_unused()  # what decoding took, several times the part
     return part
 
 
-def part_of(
-    values: dict[str, FloatArray], columns: Columns, names: NDArray[Any], codes: NDArray[Any]
-) -> Part:
-    """Return a part of coded blocks whose names are in any order."""
-    text = as_text(names, where="block")
-    blocks, place = np.unique(text, return_inverse=True)
+def part_of(values: dict[str, FloatArray], columns: Columns, coded: Sequence[Coded]) -> Part:
+    """Return a part of columns and the blocks of its people in every partition."""
     features = tuple(values[name] for name in columns.features)
-    return Part(features, blocks, place[codes].astype(np.int64), values.get(columns.offset))
+    return Part(features, coded[0], values.get(columns.offset), tuple(coded[1:]))
 
 
 def numbers_of(values: NDArray[Any], where: str, name: str) -> FloatArray:
@@ -147,6 +156,20 @@ def numbers_of(values: NDArray[Any], where: str, name: str) -> FloatArray:
         )
     refuse_huge(numbers, where=f"{where}, column {name!r}")
     return numbers
+
+
+def _read_ids(column: Any, where: str, name: str, *, outside: bool) -> tuple[TextArray, IntArray]:
+    """Return the distinct block ids of a column, and the place of each row's among them."""
+    coded = column.combine_chunks().dictionary_encode()
+    if coded.null_count and not outside:
+        raise AlignmentError(
+            f"{where}, column {name!r}: must name the block of each row, got {coded.null_count} "
+            "empty ones; fill them in or drop the people"
+        )
+    values = coded.dictionary.to_numpy(zero_copy_only=False)
+    names = as_text(values, where="block", outside=outside)
+    codes = coded.indices.fill_null(len(names)).to_numpy().astype(np.int64)
+    return np.append(names, OUTSIDE) if coded.null_count else names, codes
 
 
 def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:

@@ -16,23 +16,70 @@ from unbin.rows.rows import Rows, arrange_columns
 
 
 @dataclass(frozen=True, slots=True)
+class Coded:
+    """The block of each of some people in a partition.
+
+    Attributes
+    ----------
+    blocks : (b,) text, sorted
+        The distinct blocks of these people.
+    codes : (n,)
+        The block of each row, as a position in ``blocks``.
+    """
+
+    blocks: TextArray
+    codes: IntArray
+
+    def among(self, names: TextArray) -> IntArray:
+        """Return the block of each row as a position in sorted names that include its own."""
+        return np.asarray(np.searchsorted(names, self.blocks)[self.codes])
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Some people, as they were read.
 
     Attributes
     ----------
     columns : d arrays of shape (n,)
-    blocks : (b,) text, sorted
-        The distinct blocks of these people.
-    codes : (n,)
-        The block of each row, as a position in ``blocks``.
+    coded : Coded
+        Their blocks.
     offset : (n,) or None
+    others : tuple of Coded
+        Their blocks in further partitions.
     """
 
     columns: tuple[FloatArray, ...]
-    blocks: TextArray
-    codes: IntArray
+    coded: Coded
     offset: FloatArray | None
+    others: tuple[Coded, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """People of each block of a partition; those of different people add.
+
+    Attributes
+    ----------
+    blocks : (b,) text, sorted
+    rows : (b,)
+        People in each block.
+    """
+
+    blocks: TextArray
+    rows: IntArray
+
+    @classmethod
+    def of(cls, coded: Coded) -> Counted:
+        """Count some people."""
+        return cls(coded.blocks, np.bincount(coded.codes, minlength=len(coded.blocks)))
+
+    def __add__(self, other: Counted) -> Counted:
+        blocks = np.union1d(self.blocks, other.blocks)
+        rows = np.zeros(len(blocks), np.int64)
+        for part in (self, other):
+            rows[np.searchsorted(blocks, part.blocks)] += part.rows
+        return Counted(blocks, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +96,8 @@ class Survey:
     shift, mean, square : (d,)
         Some value near the mean; the mean; Σ (x - mean)² over all people.
     has_offset : bool
+    others : tuple of Counted
+        People in the blocks of further partitions.
     """
 
     blocks: TextArray
@@ -58,13 +107,14 @@ class Survey:
     mean: FloatArray
     square: FloatArray
     has_offset: bool
+    others: tuple[Counted, ...] = ()
 
     def __add__(self, other: Survey) -> Survey:
-        blocks = np.union1d(self.blocks, other.blocks)
-        rows, sums = np.zeros(len(blocks), np.int64), np.zeros((len(blocks), len(self.mean)))
+        counted = self.partitions[0] + other.partitions[0]
+        blocks, rows = counted.blocks, counted.rows
+        sums = np.zeros((len(blocks), len(self.mean)))
         for part in (self, other):
             place = np.searchsorted(blocks, part.blocks)
-            rows[place] += part.rows
             sums[place] += part.sums + part.rows[:, None] * (part.shift - self.shift)
         n, m = int(self.rows.sum()), int(other.rows.sum())
         gap = other.mean - self.mean
@@ -76,7 +126,13 @@ class Survey:
             self.mean + gap * (m / (n + m)),
             self.square + other.square + gap**2 * (n * m / (n + m)),
             self.has_offset or other.has_offset,
+            tuple(a + b for a, b in zip(self.others, other.others, strict=True)),
         )
+
+    @property
+    def partitions(self) -> tuple[Counted, ...]:
+        """People of each block, of the first partition and of further ones."""
+        return (Counted(self.blocks, self.rows), *self.others)
 
     @property
     def n_people(self) -> int:
@@ -93,16 +149,17 @@ class Survey:
 
 def survey(part: Part) -> Survey:
     """Count the people of a part by block, and measure its columns."""
-    d = len(part.columns)
-    size = np.bincount(part.codes, minlength=len(part.blocks))
+    d, codes = len(part.columns), part.coded.codes
+    counted = Counted.of(part.coded)
     mean = np.array([values.mean() if len(values) else 0.0 for values in part.columns])
-    sums, square = np.empty((len(part.blocks), d)), np.empty(d)
+    sums, square = np.empty((len(counted.blocks), d)), np.empty(d)
     for j, values in enumerate(part.columns):
         away = values - mean[j]
         square[j] = away @ away
-        sums[:, j] = np.bincount(part.codes, weights=away, minlength=len(part.blocks))
+        sums[:, j] = np.bincount(codes, weights=away, minlength=len(counted.blocks))
     has_offset = part.offset is not None and bool(part.offset.any())
-    return Survey(part.blocks, size, sums, mean, mean, square, has_offset)
+    others = tuple(map(Counted.of, part.others))
+    return Survey(counted.blocks, counted.rows, sums, mean, mean, square, has_offset, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +176,8 @@ class Scale:
     varies : (d + k,) bool
     fit_intercept : bool
     seed : int
+    others : tuple of (B_t,) text, sorted
+        The blocks of all people in further partitions.
     """
 
     blocks: TextArray
@@ -128,6 +187,7 @@ class Scale:
     varies: BoolArray
     fit_intercept: bool
     seed: int
+    others: tuple[TextArray, ...] = ()
 
 
 def scale_of(
@@ -147,12 +207,13 @@ def scale_of(
     spread = np.sqrt(square / n)
     varies = spread > 1e-12 * np.abs(center)
     scale = np.where(varies, spread, 1.0)
-    return Scale(found.blocks, columns, center, scale, varies, fit_intercept, seed)
+    others = tuple(counted.blocks for counted in found.others)
+    return Scale(found.blocks, columns, center, scale, varies, fit_intercept, seed, others)
 
 
 def standardised(part: Part, scale: Scale, place: int) -> Rows:
     """Lay a part out block by block, columns standardised; ``place`` rows lie in earlier parts."""
-    codes = np.searchsorted(scale.blocks, part.blocks)[part.codes]
+    codes = part.coded.among(scale.blocks)
     columns = part.columns
     if scale.context is not None:
         columns += tuple(values[codes] for values in scale.context.T)
@@ -164,6 +225,7 @@ def standardised(part: Part, scale: Scale, place: int) -> Rows:
         offset=part.offset,
         fit_intercept=scale.fit_intercept,
         seed=scale.seed,
+        others=tuple(o.among(names) for o, names in zip(part.others, scale.others, strict=True)),
     )
     return rows.at(place)
 
@@ -204,7 +266,8 @@ class Surveyed:
         size = np.array([part.n_people for part in self.found])
         place = np.concatenate([[0], np.cumsum(size)[:-1]])
         parts = self.parts.later(standardised, scale, each=[int(p) for p in place])
-        parts = parts.settled(8 * whole.n_people * (len(scale.center) + 2))
+        numbers = len(scale.center) + 2 + len(scale.others)  # of a row
+        parts = parts.settled(8 * whole.n_people * numbers)
         return Design(
             parts=parts,
             whole=parts if self._blocks_follow(whole) else None,

@@ -506,3 +506,20 @@ def write(tmp_path):
         return path
 
     return write_file
+
+
+def test_several_columns_of_blocks_are_crossed(tmp_path):
+    path = tmp_path / "crossed.csv"
+    path.write_text("Age,sex,lower,upper,count\n65-74,f,,2,3\n65-74,m,,2,4\n75+,f,,2,5\n")
+    release = read_release(path, block=["age", "sex"])
+    assert release.blocks.tolist() == ["65-74 | f", "65-74 | m", "75+ | f"]
+    assert release.n.tolist() == [3, 4, 5]
+    path.write_text("age,sex,label,count\n65-74,f,0 to 4,3\n65-74,m,0 to 4,4\n")
+    labelled = read_release(path, block=("age", "sex"))
+    assert labelled.blocks.tolist() == ["65-74 | f", "65-74 | m"]
+    path.write_text("age,sex,lower,upper,count\n65-74,,,2,3\n")
+    with pytest.raises(ReadError, match="row 2, column 'age, sex': every row needs a block id"):
+        read_release(path, block=["age", "sex"])
+    for bad in ([], ["age", 3]):
+        with pytest.raises(ParameterError, match="block: must be the name of a column"):
+            read_release(path, block=bad)

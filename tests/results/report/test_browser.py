@@ -20,8 +20,8 @@ def browser():
         yield found
 
 
-@pytest.fixture(scope="module", params=["likelihood", "matching", "observed", "audit"])
-def report(request, study, audited, tmp_path_factory):
+@pytest.fixture(scope="module", params=["likelihood", "matching", "observed", "tables", "audit"])
+def report(request, study, joint, audited, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / f"{request.param}.html"
     inputs = {"a-very-long-name-of-a-file" * 5 + ".csv": "sha256:" + 64 * "0"}
     shared = {"title": "<script>alert(1)</script>", "command": "x" * 300, "inputs": inputs}
@@ -32,6 +32,7 @@ def report(request, study, audited, tmp_path_factory):
         "likelihood": study.model,
         "matching": study.matching,
         "observed": study.oracle,
+        "tables": joint,
     }[request.param]
     oracle = None if request.param == "observed" else study.oracle
     write_report(path, render_report(model, oracle=oracle, **shared))

@@ -4,6 +4,7 @@ import dataclasses
 import re
 import warnings
 from datetime import datetime
+from html import unescape
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -16,6 +17,7 @@ from tests.helpers.pages import Page, table, text_of
 from unbin._io import write_texts
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.results.report import render_report, write_report
+from unbin.results.tables import drawable_tables
 
 
 @pytest.fixture(scope="module")
@@ -286,3 +288,138 @@ def test_few_people_of_a_public_table_are_counted():
     release = dataclasses.replace(unbin.aggregate(rng.normal(size=9), bins=3), public=True)
     model = unbin.AggregatedGLM().fit(rng.normal(size=(9, 1)), release.align(["all"] * 9))
     assert "People 9" in text_of(render_report(model, title=""))
+
+
+# -- several tables --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several(joint):
+    return render_report(joint, title="two")
+
+
+def drawn_tables(monkeypatch, model, **how):
+    """Return which tables are drawn in a report, and the smallest bar of each."""
+    from unbin import plots
+
+    smallest, real = {}, plots.histogram
+
+    def watch(*args, **kwargs):
+        ax = real(*args, **kwargs)
+        (bars,) = [each for each in ax.containers if each.get_label() == "published"]
+        name = kwargs["table"]
+        smallest[name] = min([smallest.get(name, np.inf), *(bar.get_height() for bar in bars)])
+        return ax
+
+    monkeypatch.setattr(plots, "histogram", watch)
+    render_report(model, title="", **how)
+    return smallest
+
+
+def test_every_table_has_a_section(several, joint):
+    heads = re.findall(r"<h2>(.*?)</h2>", several)
+    first, second = (" ".join(table.name.split()) for table in joint.tables_)
+    assert [" ".join(unescape(head).split()) for head in heads] == [
+        "How to read this",
+        "The tables",
+        "Coefficients",
+        "What each table told",
+        "What the tables identify",
+        f"Table {first}",
+        f"Table {second}",
+        "Convergence",
+        "How this page was made",
+    ]
+    assert "the 2 tables that were published of these people" in text_of(several)
+
+
+def test_the_tables_are_told_apart(several, joint):
+    _, *rows = table(several, "The tables")
+    for row, found in zip(rows, joint.tables_, strict=True):
+        fit = found.goodness_of_fit
+        assert unescape(row[0]) == found.name
+        assert row[1:4] == [f"{found.n_people:,}", f"{found.n_blocks:,}", f"{fit.ratio:.2f}"]
+        assert float(row[4].removeprefix("&lt;")) == pytest.approx(fit.p_value, abs=1e-3)
+        assert row[5] == f"{found.block_sd:.3g}"
+
+
+def test_what_each_table_told_is_in_numbers(several, joint):
+    head, *rows = table(several, "What each table told")
+    assert [unescape(cell) for cell in head[1:]] == list(joint.diagnostics_.tables)
+    shares = joint.diagnostics_.information
+    assert [row[1:] for row in rows] == [[f"{100 * s:.2g} %" for s in told] for told in shares.T]
+
+
+def test_of_many_tables_the_first_three_are_named(crowd):
+    html = render_report(crowd, title="", public=True)
+    head, *rows = table(html, "What each table told")
+    assert head == ["term", "most from", "then from", "then from", "all others"]
+    names, told = crowd.diagnostics_.tables, crowd.diagnostics_.information[:, 0]
+    order = np.argsort(-told)
+    wanted = [f"{names[k]} ({100 * told[k]:.2g}\N{NO-BREAK SPACE}%)" for k in order[:3]]
+    assert rows[0] == ["x0", *wanted, f"{100 * told[order[3:]].sum():.2g} %"]
+    assert html.count("All blocks: published and fitted") == 10  # and a few blocks of each
+
+
+def test_names_of_tables_are_text(several):
+    page = Page(several)
+    assert not page.tags & {"script", "b"}
+    assert ("onload", "x") not in page.attributes
+    assert len(set(page.ids)) == len(page.ids)
+
+
+def test_of_tables_with_masked_counts_only_one_is_drawn(joint, monkeypatch):
+    """The sums of the second over its blocks would tell what is masked in the first."""
+    first, second = joint.tables_
+    assert not first.published.shown_whole(11)
+    assert second.published.shown_whole(11)
+    found = drawn_tables(monkeypatch, joint)
+    assert set(found) == {first.name}
+    assert found[first.name] >= 11
+    assert set(drawn_tables(monkeypatch, joint, public=True)) == {first.name, second.name}
+
+
+def test_it_says_whose_counts_are_left_out(several):
+    words = text_of(several)
+    assert (
+        "where any table has such counts, only the first is drawn, or those that are public, "
+        "because sums of another would reveal what is masked." in words
+    )
+    assert (
+        "Its counts are not drawn: with them, counts that are masked could be worked out" in words
+    )
+
+
+def test_whose_counts_may_be_drawn(joint):
+    masked, whole = (each.published for each in joint.tables_)
+    for tables, smallest, wanted in [
+        ([whole, whole], [11, 11], [True, True]),
+        ([masked, whole], [11, 11], [True, False]),
+        ([whole, masked], [11, 11], [True, False]),
+        ([masked, masked], [0, 0], [True, True]),
+        ([masked, whole], [11, 0], [False, True]),  # everybody has the sums of the second
+        ([whole, masked, masked], [11, 0, 11], [False, True, False]),
+        ([None, masked, whole], [11, 11, 11], [False, True, False]),
+        ([None, None], [11, 11], [False, False]),
+    ]:
+        assert drawable_tables(tables, smallest) == wanted
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_few_people_outside_a_table_are_not_counted():
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(600, 1))
+    y = X[:, 0] + rng.normal(size=600)
+    half = pd.Series(np.digitize(X[:, 0], [-1, -0.3, 0.3, 1]), name="half")
+    some = half.astype(object).where(np.arange(600) >= 4, None).rename("some")
+    inside = np.arange(600) >= 4
+    target = unbin.join(
+        unbin.aggregate(y, half, bins=3).align(half),
+        unbin.aggregate(y[inside], half[inside], bins=3).align(some, on_missing="drop"),
+    )
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert [each.n_people for each in model.tables_] == [600, 596]
+    _, *rows = table(render_report(model, title=""), "The tables")
+    assert [row[1] for row in rows] == ["600", "&gt;589"]
+    _, *rows = table(render_report(model, title="", public=True), "The tables")
+    assert [row[1] for row in rows] == ["600", "596"]

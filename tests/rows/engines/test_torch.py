@@ -30,6 +30,7 @@ from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 from unbin.rows.design import extremes, gram_sums, lay_out, row_sums
 from unbin.rows.engines import Blocks, Layout, Options
+from unbin.rows.survey import Surveyed
 
 torch = pytest.importorskip("torch", reason="the torch engine needs torch: pip install unbin[gpu]")
 from unbin.rows.engines.torch import engine, layout, machine, streaming, tiles  # noqa: E402
@@ -511,6 +512,120 @@ def test_results_do_not_depend_on_the_number_of_threads():
     alone, shared = (fit(X, target, n_jobs=k) for k in (1, 3))
     np.testing.assert_array_equal(alone.coef_, shared.coef_)
     np.testing.assert_array_equal(alone.standard_errors_, shared.standard_errors_)
+
+
+# -- several tables of the same people -------------------------------------------------------------
+
+
+@pytest.fixture
+def cut_twice():
+    """Return features, and blocks of three partitions in the order of the first's names."""
+    rng = np.random.default_rng(0)
+    codes, *others = (rng.permutation(np.arange(5000) % n) for n in (30, 2, 7))
+    names = np.array([f"c{b:02d}" for b in range(30)])
+    blocks = Blocks(names, codes, np.bincount(codes), tuple(others))
+    return rng.normal(size=(5000, 2)), blocks
+
+
+def sums_of_others(rows):
+    """Return the sums of the columns by block of the further partitions, here or on the device."""
+    if hasattr(rows, "tile"):
+        there = rows.people()[:, :, 0].numpy() > 0
+        matrix = rows.matrix[:, :, 1:].numpy()[there]
+        others = [codes.numpy()[there] for codes in rows.others]
+    else:
+        matrix, others = rows.matrix, rows.others
+    return tuple(
+        np.column_stack([np.bincount(codes, weights=x, minlength=7) for x in matrix.T])
+        for codes in others
+    )
+
+
+@pytest.mark.parametrize("free", [1e12, 1e5], ids=["on the device", "in chunks"])
+@pytest.mark.parametrize("ranked", [False, True])
+def test_rows_on_the_device_know_their_blocks_in_further_partitions(
+    monkeypatch, cut_twice, free, ranked
+):
+    monkeypatch.setattr(machine.Machine, "free", lambda _: free)
+    monkeypatch.setattr(streaming, "READ_ROWS", 1000)
+    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 500)
+    X, blocks = cut_twice
+    opened = engine.TorchEngine(Options(n_threads=1, ranked=ranked, device="cpu"))
+    found = opened.rows(X, blocks, None).design(Layout(fit_intercept=True))
+    here = lay_out(X, blocks.codes, 30, others=blocks.others)
+    assert len(found.parts) > 1 or free > 1e6
+    for ours, theirs in zip(found.total(sums_of_others), here.total(sums_of_others), strict=True):
+        close(ours, theirs)
+
+
+def test_people_who_were_read_know_them_too(cut_twice):
+    X, blocks = cut_twice
+    parts = streaming.parts_of(X, blocks.names, blocks.codes, None, blocks.others)
+    opened = engine.TorchEngine(Options(n_threads=1, device="cpu"))
+    found = opened.people(Surveyed.of(parts)).design(Layout(fit_intercept=True))
+    here = lay_out(X, blocks.codes, 30, others=blocks.others)
+    for ours, theirs in zip(found.total(sums_of_others), here.total(sums_of_others), strict=True):
+        close(ours, theirs)
+
+
+def tables_of(family, *, effects=0.0, noise=0.0, n_groups=12):
+    """Return features and three tables of the same people, each with bins of its own."""
+    rng = np.random.default_rng(4)
+    county = rng.permutation(np.repeat(np.arange(80), 25))
+    X = rng.normal(size=(2000, 3)) + 0.5 * rng.normal(size=(80, 3))[county]
+    group, sex = rng.integers(0, n_groups, 2000), (X[:, 1] > 0).astype(int)
+    eta = X @ [0.5, 0.3, -0.4] + effects * rng.normal(size=80)[county]
+    if family == "poisson":
+        y, bins = rng.poisson(np.exp(eta)), [[-1, 0, 1, 2, 99], [-1, 0, 99], [-1, 1, 2, 99]]
+    elif family == "binomial":
+        y, bins = (rng.random(2000) < 1 / (1 + np.exp(-eta))).astype(int), [[-1, 0, 1]] * 3
+    else:
+        y = eta + rng.normal(size=2000)
+        inner = [[-1, 0, 1], [-0.5, 0.5], [-1, 0.5, 1.5]]
+        bins = [[-np.inf, *cuts, np.inf] for cuts in inner]
+    targets = []
+    for ids, edges in zip((county, group, sex), bins, strict=True):
+        release = unbin.aggregate(y, ids, edges)
+        table = release.histogram
+        if noise:
+            count = table.count + noise * rng.normal(size=len(table.count))
+            table = replace(table, count=count)
+        targets.append(replace(release, histogram=table, noise_sd=noise).align(ids))
+    return X, unbin.join(*targets)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "binomial", "ordinal"])
+@pytest.mark.parametrize("kind", ["plain", "effects", "noise", "many groups"])
+def test_several_tables_fit_as_they_do_here(family, kind):
+    options = {
+        "plain": {},
+        "effects": {"effects": 0.6},
+        "noise": {"noise": 2.0},
+        "many groups": {"n_groups": 150, "effects": 0.6},
+    }
+    X, target = tables_of(family, **options[kind])
+    here = unbin.AggregatedGLM(family, tol=1e-8).fit(X, target)
+    there = fit(X, target, family, tol=1e-8)
+    close(there.coef_, here.coef_, rtol=1e-8)
+    close(there.standard_errors_, here.standard_errors_, rtol=1e-8)
+    close([t.block_sd for t in there.tables_], [t.block_sd for t in here.tables_], rtol=1e-8)
+    close(there.diagnostics_.information, here.diagnostics_.information, rtol=1e-8)
+    assert here.block_sd_ > 0 or "effects" not in options[kind]
+
+
+@pytest.mark.parametrize("statistics", ["means", "quantiles"])
+def test_of_several_tables_the_device_takes_those_with_common_bins(statistics):
+    X, target = tables_of("gaussian")
+    names = np.unique(target.tables[2].blocks)
+    if statistics == "means":
+        frame = {"block": names, "mean": [0.0, 0.5], "n": target.tables[2].release.n}
+        other = unbin.Release.from_means(frame, n="n")
+    else:
+        frame = {"block": names, "quantile": [0.5, 0.5], "value": [0.0, 0.4]}
+        other = unbin.Release.from_quantiles(frame | {"n": target.tables[2].release.n}, n="n")
+    joined = unbin.join(target.tables[0], other.align(target.tables[2].blocks))
+    with pytest.raises(EngineError, match=r"of several tables none may have .*use engine='local'"):
+        fit(X, joined)
 
 
 # -- what cannot be done ---------------------------------------------------------------------------

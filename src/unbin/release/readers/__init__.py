@@ -7,7 +7,7 @@ A dialect is one module with ``recognises(sheet)`` and ``read(sheet, options)``,
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -35,7 +35,7 @@ def read_release(
     path: str | os.PathLike[str],
     *,
     dialect: str | None = None,
-    block: str | None = None,
+    block: str | Sequence[str] | None = None,
     label: str | None = None,
     count: str | None = None,
     where: Mapping[str, Any] | None = None,
@@ -56,7 +56,8 @@ def read_release(
     dialect : {"tidy", "acs", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
         The layout; guessed from the header when left out.
     block, label, count : str, optional
-        Columns of block ids, of bins in words and of counts, where the guess is wrong.
+        Columns of block ids, of bins in words and of counts, where the guess is wrong. Several
+        columns of block ids, in a list, are those of a crossed table, whose blocks are their cells.
     where : mapping, optional
         Rows to read: ``{"year": "2022"}``, or several values in a list.
     closed : {"right", "left", "both"}, optional
@@ -79,7 +80,10 @@ def read_release(
     -------
     Release
     """
-    options = check_options(Options(block, label, count, where, closed, suppression, rounding))
+    crossed = list(block) if isinstance(block, list | tuple) else []
+    if crossed and all(isinstance(name, str) for name in crossed):
+        block = ", ".join(crossed)
+    options = check_options(Options(block, label, count, where, closed, suppression, rounding))  # type: ignore[arg-type]
     if encoding is not None:
         check_choice("encoding", encoding, ENCODINGS)
     if dialect is not None:
@@ -88,6 +92,8 @@ def read_release(
         path, encoding=encoding, max_bytes=check_whole("max_bytes", max_bytes, low=1)
     )
     name = dialect or guess_dialect(sheet, options)
+    if crossed:
+        sheet = sheet.crossed(crossed)
     known = name != "tidy" if public is None else check_flag("public", public)
     try:
         release: Release = DIALECTS[name].read(sheet, options)

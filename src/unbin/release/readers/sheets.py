@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from unbin._frames import CROSSED
 from unbin.exceptions import ReadError, ReleaseError
 
 T = TypeVar("T")
@@ -56,6 +57,23 @@ class Sheet:
     def header(self) -> list[str]:
         """The first record."""
         return self.cells[0]
+
+    def crossed(self, names: Sequence[str]) -> Sheet:
+        """Return the sheet with a further first column: the cells of several, side by side."""
+        place = {name.casefold(): k for k, name in reversed(list(enumerate(self.header)))}
+        unknown = [name for name in names if name.casefold() not in place]
+        if unknown:
+            raise read_error(
+                self.file,
+                f"column {shown(unknown[0])} not found, got {listed(self.header)}; say block=... "
+                "with the columns to read",
+            )
+        wanted = [place[name.casefold()] for name in names]
+        crossed = []
+        for record in self.cells[1:]:
+            texts = [record[k] if k < len(record) else "" for k in wanted]
+            crossed.append([CROSSED.join(texts) if all(texts) else "", *record])
+        return Sheet(self.file, [[", ".join(names), *self.header], *crossed], self.rows)
 
     def table(self, *, first: int = 1, until: int | None = None) -> Table:
         """Return records ``first`` to ``until`` below the header; all must be as long as it."""

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unbin.disclosure.measures import Nearness
-from unbin.disclosure.results import IN_TABLE, Audit, Disclosure, PlannedTable
-from unbin.disclosure.text import attack_text, derived_text, number, p_text, people_text, percent
+from unbin.disclosure.results import Audit, Disclosure, PlannedTable
+from unbin.disclosure.text import (
+    attack_text,
+    derived_text,
+    least_text,
+    number,
+    p_text,
+    people_text,
+    percent,
+)
 from unbin.release.alignment import SMALL
 
 _NONE = "–"
@@ -154,7 +162,7 @@ def change_rows(audit: Audit) -> list[ChangeRow]:
         rows.append(
             ChangeRow(
                 f"{table.level}, {table.bins} bins",
-                f"{number(_r2(before))} → {number(_r2(table))}",
+                f"{number(before.r2)} → {number(table.r2)}",
                 f"{number(before.gain)} → {number(table.gain)}",
                 f"{number(before.utility.value, 2)} → {number(table.utility.value, 2)}",
                 f"{before.cells.cells_under:,} → {_still_seen(table)}",
@@ -163,15 +171,11 @@ def change_rows(audit: Audit) -> list[ChangeRow]:
     return rows
 
 
-def _r2(table: PlannedTable) -> float:
-    return table.best(IN_TABLE).all.r2
-
-
 def _still_seen(table: PlannedTable) -> str:
     """Return how many hidden cells can be worked out from the protected table."""
     if table.noisy:
         return "0"
-    return f"{'' if table.cells.exact else '≥ '}{table.cells.derived:,}"
+    return f"{least_text(table)}{table.cells.derived:,}"
 
 
 def facts(audit: Audit) -> list[tuple[str, str]]:

@@ -9,7 +9,13 @@ from matplotlib import style
 
 from unbin._checks import check_kind, check_texts
 from unbin.disclosure.results import Audit
-from unbin.disclosure.text import UNSURE, recommendation
+from unbin.disclosure.text import (
+    TOGETHER,
+    UNSURE,
+    recommendation,
+    together_rows,
+    together_sentences,
+)
 from unbin.release.alignment import SMALL
 from unbin.results.report.audit_facts import attack_rows, cell_rows, change_rows, facts, gain_rows
 from unbin.results.report.audit_pictures import draw_audit
@@ -53,6 +59,9 @@ def render_audit(
         changes=change_rows(audit),
         attacks=[(table.name, attack_rows(table)) for table in audit.tables],
         cells=cell_rows(audit),
+        together_columns=TOGETHER,
+        together=together_rows(audit),
+        sentences=[text for table in audit.tables for text in together_sentences(audit, table)],
         unsure=UNSURE,
         rule=audit.tables[0].cells.smallest,
         smallest=SMALL,

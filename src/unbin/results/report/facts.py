@@ -12,8 +12,11 @@ from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.summary import Coefficients
 from unbin.likelihood.choice import Selection
+from unbin.results.tables import MOST_TABLES, tables_of
 
 _NONE = "–"
+_MOST_NAMED = 3
+"""Tables named beside a coefficient, of many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +30,26 @@ class CoefficientRow:
     p_value: str
     held: str
     oracle: str
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """What a fit says of one of several tables."""
+
+    name: str
+    people: str
+    blocks: str
+    ratio: str
+    p_value: str
+    block_sd: str
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What each of several tables told: a row of shares for each coefficient."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +78,55 @@ def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
     if model.method_ == "likelihood":
         found.append(("Block effects (sd)", f"{model.block_sd_:.3g}"))
     return found
+
+
+def table_rows(model: AggregatedGLM, smallest: int) -> list[TableRow]:
+    """Return what the fit says of each of several tables; few people outside one are masked."""
+    return [
+        TableRow(
+            table.name,
+            _people_inside(table.n_people, model.n_people_, smallest),
+            f"{table.n_blocks:,}",
+            f"{table.goodness_of_fit.ratio:.2f}"
+            if np.isfinite(table.goodness_of_fit.ratio)
+            else _NONE,
+            _p_value(table.goodness_of_fit.p_value),
+            f"{table.block_sd:.3g}",
+        )
+        for table in tables_of(model)
+    ]
+
+
+def told_by_table(model: AggregatedGLM) -> Told | None:
+    """Return the share of each table in the information on each coefficient.
+
+    Of many tables those that told most about each coefficient are named instead.
+    """
+    found = model.diagnostics_
+    if found.information is None:
+        return None
+    features = feature_names(model)
+    if len(found.tables) <= MOST_TABLES:
+        rows = (tuple(map(_share, share)) for share in found.information.T)
+        head = found.tables
+    else:
+        rows = (_most(found.tables, share) for share in found.information.T)
+        head = ("most from", *["then from"] * (_MOST_NAMED - 1), "all others")
+    return Told(head, tuple((name, *row) for name, row in zip(features, rows, strict=True)))
+
+
+def _most(tables: tuple[str, ...], share: FloatArray) -> tuple[str, ...]:
+    order = np.argsort(-share, kind="stable")[:_MOST_NAMED]
+    named = [
+        f"{tables[k]} ({_share(share[k])})".replace(" %", "\N{NO-BREAK SPACE}%") for k in order
+    ]
+    return (*named, _share(share.sum() - share[order].sum()))
+
+
+def _people_inside(n: int, everybody: int, smallest: int) -> str:
+    """Return the people of a table, masked if they or those outside it are few."""
+    outside = everybody - n
+    return f">{everybody - smallest:,}" if 0 < outside < smallest <= n else people(n, smallest)
 
 
 def people(n: int, smallest: int) -> str:
@@ -89,7 +161,7 @@ def coefficient_rows(
             _number(error),
             f"{_number(low)} to {_number(high)}" if np.isfinite(error) else _NONE,
             _p_value(p),
-            f"{100 * share:.2g} %" if np.isfinite(share) else _NONE,
+            _share(share),
             _number(truth),
         )
         for name, estimate, error, (low, high), p, share, truth in rows
@@ -127,6 +199,10 @@ def _coefficients(model: AggregatedGLM, level: float) -> Coefficients:
         estimate: FloatArray = np.concatenate([[model.intercept_], model.coef_])
         missing = np.full(len(estimate), np.nan)
         return Coefficients(("intercept", *feature_names(model)), estimate, missing, level)
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.2g} %" if np.isfinite(value) else _NONE
 
 
 def _behind(gap: float, error: float) -> str:

@@ -22,11 +22,20 @@ from unbin._typing import ArrayLike
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.likelihood.published import Published, smallest_shown
-from unbin.results.report.facts import coefficient_rows, facts, score_rows
+from unbin.results.report.facts import (
+    coefficient_rows,
+    facts,
+    score_rows,
+    table_rows,
+    told_by_table,
+)
 from unbin.results.report.pictures import draw
 from unbin.results.report.svg import SETTINGS
+from unbin.results.tables import tables_of
 
 _LEVEL = 0.95
+_ELSEWHERE = ("Status: ", "Table ", "Most information: ")
+"""How the notes of a summary begin that have a section of their own."""
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -43,7 +52,8 @@ def render_report(
     """Return the report of a fit: one page that needs nothing else, not even a network.
 
     Counts and blocks under 11 people are masked unless the table is public, and imputed targets are
-    never in it. The same fit gives the same page.
+    never in it. Where any of several tables has such counts only the first is drawn, or those that
+    are public: sums of another would reveal what is masked. The same fit gives the same page.
 
     Parameters
     ----------
@@ -68,10 +78,11 @@ def render_report(
         raise ParameterError(
             "report: needs a model of one target, got several; fit them one by one"
         )
-    table = model.published_
-    smallest = smallest_shown(table if isinstance(table, Published) else None, public)
+    counts = [table.published for table in tables_of(model)] or [_counts(model)]
+    smallest_of = [smallest_shown(each, public) for each in counts]
+    smallest = max(smallest_of)
     with style.context(["default", SETTINGS]):
-        pictures = draw(model, oracle, smallest)
+        pictures = draw(model, oracle, smallest_of)
     return template("page.html.j2").render(
         title=title,
         method=model.method_,
@@ -80,6 +91,8 @@ def render_report(
         status=model.status_.value,
         facts=facts(model, smallest),
         pictures=pictures,
+        tables=table_rows(model, smallest),
+        told=told_by_table(model),
         smallest=smallest,
         level=f"{100 * _LEVEL:g} %",
         coefficients=coefficient_rows(model, oracle, _LEVEL),
@@ -99,10 +112,15 @@ def write_report(path: str | Path, html: str) -> None:
     write_texts({check_path("path", path): text}, errors="replace")
 
 
+def _counts(model: AggregatedGLM) -> Published | None:
+    table = model.published_
+    return table if isinstance(table, Published) else None
+
+
 def _words(model: AggregatedGLM) -> list[str]:
-    """Return identification, fit and efficiency in sentences; the status is shown elsewhere."""
+    """Return identification, fit and efficiency in sentences that the page does not have yet."""
     if model.method_ == "likelihood":
-        return [note for note in model.summary().notes if not note.startswith("Status: ")]
+        return [note for note in model.summary().notes if not note.startswith(_ELSEWHERE)]
     return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
 
 

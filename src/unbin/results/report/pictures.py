@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 from markupsafe import Markup
@@ -17,9 +17,12 @@ from unbin.release.derivation import possible_counts
 from unbin.release.words import plural
 from unbin.results import plots
 from unbin.results.report.svg import inline_svg
+from unbin.results.tables import drawable_tables, shares_by_table, tables_of
 
 _MOST_PANELS = 12
 _MOST_TERMS = 40
+_MOST_OF_TABLES = 36
+"""Panels of all of several tables, unless there are so many that each has two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,23 +35,31 @@ class Panels:
 
 @dataclass(frozen=True, slots=True)
 class Pictures:
-    """All pictures of a report; panels are None where no counts were published."""
+    """All pictures of a report.
+
+    Panels are None where no counts were published. Of several tables, ``tables`` has the panels of
+    each, and ``information`` what each told.
+    """
 
     coefficients: Markup
     path: Markup | None
     published: Panels | None
     fitted: Panels | None
+    information: Markup | None
+    tables: tuple[Panels, ...]
 
 
-def draw(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, smallest: int) -> Pictures:
+def draw(
+    model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, smallest: Sequence[int]
+) -> Pictures:
     """Draw everything; call it under the settings of :mod:`unbin.results.report.svg`.
 
     Parameters
     ----------
     model : AggregatedGLM
     oracle : AggregatedGLM or (d,), optional
-    smallest : int
-        Counts of fewer people are masked.
+    smallest : sequence of int
+        Counts of fewer people are masked, table by table.
     """
     table = model.published_
     path = None
@@ -56,9 +67,13 @@ def draw(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, smalles
         axes = plots.objective_path(model, ax=_axes(4.2, 2.4))
         path = inline_svg(axes, name="path", title="Progress of the solver")
     published, fitted = None, None
-    if isinstance(table, Published):
-        published, fitted = _all_panels(model, table, smallest)
-    return Pictures(_coefficients(model, oracle), path, published, fitted)
+    tables = _of_tables(model, smallest) if tables_of(model) else ()
+    if not tables and isinstance(table, Published):
+        counts = _Counts(model, table, smallest[0])
+        published, fitted = counts.published(), counts.fitted(counts.largest())
+    return Pictures(
+        _coefficients(model, oracle), path, published, fitted, _information(model), tables
+    )
 
 
 def _coefficients(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None) -> Markup:
@@ -68,39 +83,98 @@ def _coefficients(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None
     return inline_svg(axes, name="coefficients", title="Coefficients with their intervals")
 
 
-def _all_panels(model: AggregatedGLM, table: Published, smallest: int) -> tuple[Panels, Panels]:
-    seen = table.valid() & ~table.masked(smallest)
-    may = table.drawable(smallest) & seen.any(axis=1)
-    first, worst = (
-        order[may[order]][:_MOST_PANELS] for order in (table.largest_first(), table.worst_first())
-    )
-    fitted = []
-    if may.any() and total_is_safe(table, np.union1d(first, worst), smallest):
-        axes = plots.histogram(model, ax=_panel_axes())
-        fitted = [inline_svg(axes, name="all", title="All blocks: published and fitted")]
-        worst = worst[: _MOST_PANELS - 1]
-    panel = partial(_panel, model, table, smallest=smallest)
-    published = [panel(b, f"p{k}", fitted=False) for k, b in enumerate(first)]
-    fitted += [panel(b, f"f{k}", fitted=True) for k, b in enumerate(worst)]
-    left_out = int((~may).sum())
-    small = f" {plural(left_out, 'block')} whose counts are too small left out." if left_out else ""
-    of_all = f"of {plural(len(table), 'block')}"
-    if not may.any():
-        small = f"No block has counts of {smallest} people or more, so none is drawn."
-        return Panels((), small), Panels((), small)
-    return (
-        Panels(tuple(published), f"{len(first)} {of_all}, the largest first.{small}"),
-        Panels(tuple(fitted), f"{len(worst)} {of_all}, the worst fit first.{small}"),
-    )
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    """The counts of a table, one of several if it has a name, as far as they may be drawn."""
+
+    model: AggregatedGLM
+    table: Published
+    smallest: int
+    name: str | None = None
+    prefix: str = ""
+    most: int = _MOST_PANELS
+
+    def published(self) -> Panels:
+        """Draw the largest blocks."""
+        shown = self.largest()
+        panels = [self._panel(b, f"p{k}", fitted=False) for k, b in enumerate(shown)]
+        return self._panels(panels, f"{len(shown)} {self._of_all()}, the largest first.")
+
+    def fitted(self, beside: IntArray | None = None) -> Panels:
+        """Draw the blocks that fit worst, and all together if that is safe.
+
+        ``beside`` are blocks that are shown elsewhere on the page.
+        """
+        shown, panels = self._chosen(self.table.worst_first()), []
+        known = shown if beside is None else np.union1d(beside, shown)
+        if len(shown) and total_is_safe(self.table, known, self.smallest):
+            axes = plots.histogram(self.model, table=self.name, ax=_panel_axes())
+            title = "All blocks: published and fitted"
+            panels = [inline_svg(axes, name=f"{self.prefix}all", title=title)]
+            shown = shown[: self.most - 1]
+        panels += [self._panel(b, f"f{k}", fitted=True) for k, b in enumerate(shown)]
+        return self._panels(panels, f"{len(shown)} {self._of_all()}, the worst fit first.")
+
+    def largest(self) -> IntArray:
+        """Return the places of the blocks to be drawn, the largest first."""
+        return self._chosen(self.table.largest_first())
+
+    def _may(self) -> BoolArray:
+        seen = self.table.valid() & ~self.table.masked(self.smallest)
+        return self.table.drawable(self.smallest) & seen.any(axis=1)
+
+    def _chosen(self, order: IntArray) -> IntArray:
+        return order[self._may()[order]][: self.most]
+
+    def _of_all(self) -> str:
+        return f"of {plural(len(self.table), 'block')}"
+
+    def _panels(self, panels: list[Markup], note: str) -> Panels:
+        left_out = int((~self._may()).sum())
+        if left_out == len(self.table):
+            few = f"No block has counts of {self.smallest} people or more, so none is drawn."
+            return Panels((), few)
+        if left_out:
+            note += f" {plural(left_out, 'block')} whose counts are too small left out."
+        return Panels(tuple(panels), note)
+
+    def _panel(self, b: int, name: str, *, fitted: bool) -> Markup:
+        block = str(self.table.blocks[b])
+        axes = plots.histogram(
+            self.model, block, table=self.name, fitted=fitted, smallest=self.smallest,
+            ax=_panel_axes(),
+        )  # fmt: skip
+        what = "published and fitted histogram" if fitted else "published histogram"
+        title = f"Block {plots.shorten(block, 60)}: {what}"
+        return inline_svg(axes, name=f"{self.prefix}{name}", title=title)
 
 
-def _panel(
-    model: AggregatedGLM, table: Published, b: int, name: str, *, fitted: bool, smallest: int
-) -> Markup:
-    block = str(table.blocks[b])
-    axes = plots.histogram(model, block, fitted=fitted, smallest=smallest, ax=_panel_axes())
-    what = "published and fitted histogram" if fitted else "published histogram"
-    return inline_svg(axes, name=name, title=f"Block {plots.shorten(block, 60)}: {what}")
+def _information(model: AggregatedGLM) -> Markup | None:
+    found = shares_by_table(model)
+    if found is None:
+        return None
+    n_terms = min(model.n_features_in_, _MOST_TERMS)
+    axes = _axes(5.2, 1.1 + 0.3 * n_terms + 0.11 * len(found[0]))
+    plots.information(model, most=_MOST_TERMS, ax=axes)
+    return inline_svg(axes, name="information", title="What each table told")
+
+
+def _of_tables(model: AggregatedGLM, smallest: Sequence[int]) -> tuple[Panels, ...]:
+    """Draw the blocks of each table that fit worst, of many tables a few of each."""
+    tables = tables_of(model)
+    may = drawable_tables([table.published for table in tables], smallest)
+    most = int(np.clip(_MOST_OF_TABLES // sum(may), 2, _MOST_PANELS)) if any(may) else 0
+    found = []
+    for k, (table, least) in enumerate(zip(tables, smallest, strict=True)):
+        if table.published is None:
+            found.append(Panels((), "No counts were published to draw."))
+        elif not may[k]:
+            found.append(Panels((), "Its counts are not drawn: with them, counts that are masked "
+                         "could be worked out."))  # fmt: skip
+        else:
+            counts = _Counts(model, table.published, least, table.name, f"t{k}-", most)
+            found.append(counts.fitted())
+    return tuple(found)
 
 
 def total_is_safe(table: Published, shown: IntArray, smallest: int) -> bool:

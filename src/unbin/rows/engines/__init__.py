@@ -84,11 +84,14 @@ class Blocks:
         Position in ``names`` of each row's block.
     size : (B,)
         Rows of each block.
+    others : tuple of (n,)
+        The block of each row in further partitions.
     """
 
     names: TextArray
     codes: Any
     size: IntArray
+    others: tuple[IntArray, ...] = ()
 
 
 class Everybody(Protocol):

@@ -20,11 +20,12 @@ import numpy as np
 
 from unbin._checks import available_threads
 from unbin._frames import as_text, column, is_dask
+from unbin._typing import IntArray, TextArray
 from unbin.exceptions import EngineError, ParameterError, UnbinError
 from unbin.rows.engines import Engine
 from unbin.rows.parts import Recipe, Result, add, apply, calls, itself, one_blas_thread, recipes
 from unbin.rows.sources import Columns, numbers_of, part_of, recipes_of
-from unbin.rows.survey import Part
+from unbin.rows.survey import Coded, Part
 
 _PATIENCE = 40.0
 """Seconds without any worker after which a fit gives up."""
@@ -231,9 +232,14 @@ def _frame_part(frame: Any, columns: Columns) -> Part:
         for name in (*columns.features, columns.offset)
         if name is not None
     }
-    ids = as_text(column(frame, columns.block, role="block"), where="block")
-    names, codes = np.unique(ids, return_inverse=True)
-    return part_of(values, columns, names, codes)
+
+    def read(name: str) -> tuple[TextArray, IntArray]:
+        ids = column(frame, name, role="block")
+        text = as_text(ids, where="block", outside=bool(columns.others))
+        names, codes = np.unique(text, return_inverse=True)
+        return names, codes
+
+    return part_of(values, columns, columns.coded(read))
 
 
 def _cut(X: Any, columns: Columns) -> list[list[Any]]:
@@ -255,7 +261,7 @@ def _array_part(arrays: list[Any]) -> Part:
     features = tuple(np.asfortranarray(numbers_of(np.asanyarray(X), "partition", "X")).T)
     blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
     shift = None if offset is None else numbers_of(np.asanyarray(offset), "partition", "offset")
-    return Part(features, blocks, codes.astype(np.int64), shift)
+    return Part(features, Coded(blocks, codes.astype(np.int64)), shift)
 
 
 @contextmanager

@@ -53,13 +53,16 @@ class InMemory:
         X, codes = self.X, self.blocks.codes
         if context is not None:
             X = np.column_stack([X, context.means[codes][:, context.used]])
-        make = lay_out_wide if is_wide(X) else lay_out
-        return make(
-            X,
-            codes,
-            len(self.blocks.names),
-            offset=self.offset,
-            fit_intercept=layout.fit_intercept,
-            seed=layout.seed,
-            n_threads=self.n_threads,
-        )
+        same: dict[str, Any] = {
+            "offset": self.offset,
+            "fit_intercept": layout.fit_intercept,
+            "seed": layout.seed,
+            "n_threads": self.n_threads,
+        }
+        if not is_wide(X):
+            return lay_out(X, codes, len(self.blocks.names), others=self.blocks.others, **same)
+        if self.blocks.others:
+            raise ParameterError(
+                "X: several tables need an array of features, got a tabmat matrix; pass an array"
+            )
+        return lay_out_wide(X, codes, len(self.blocks.names), **same)

@@ -55,11 +55,14 @@ class TorchEngine(Engine):
         names, codes, size = blocks.names, blocks.codes, blocks.size
         X = X.detach() if is_tensor(X) else X
         need = bytes_needed(size, X.shape[1], machine, ranked=self.options.ranked)
+        need += 16.0 * len(X) * len(blocks.others)  # codes, as they come and laid out
         if is_tensor(X) or need <= machine.free():
-            return OnDevice(X, names, machine.send(codes), size, extra, machine, self.options)
+            others = tuple(map(machine.send, blocks.others))
+            codes = machine.send(codes)
+            return OnDevice(X, names, codes, size, extra, machine, self.options, others)
         host: IntArray = codes.cpu().numpy() if is_tensor(codes) else np.asarray(codes)
         shift: FloatArray | None = None if extra is None else extra.cpu().numpy()
-        parts = parts_of(X, names, host.astype(np.int64), shift)
+        parts = parts_of(X, names, host.astype(np.int64), shift, blocks.others)
         return Streamed(Surveyed.of(parts), machine, self.options)
 
     def people(self, surveyed: Surveyed) -> OnDevice | Streamed:

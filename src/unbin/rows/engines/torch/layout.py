@@ -21,6 +21,7 @@ from unbin.rows.engines.torch.tiles import (
     hashes,
     slots_in_order,
     tiles_of,
+    with_others,
 )
 from unbin.rows.parts import LocalParts
 from unbin.rows.survey import Scale, Survey, scale_of
@@ -45,6 +46,8 @@ class OnDevice:
     offset : (n,) tensor on the device, or None
     machine : Machine
     options : Options
+    others : tuple of (n,) int tensors on the device
+        The block of each row in further partitions.
     """
 
     X: Any
@@ -54,6 +57,7 @@ class OnDevice:
     offset: Tensor | None
     machine: Machine
     options: Options
+    others: tuple[Tensor, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -133,7 +137,7 @@ class OnDevice:
             columns = ((x - center) / divide).to(self.machine.dtype)
             offset = None if self.offset is None else self.offset[part].to(self.machine.dtype)
             fill(rows, slots[part], columns, offset)
-        return rows
+        return with_others(rows, slots, self.others)
 
     def _key(self, seed: int, context: Tensor | None) -> Tensor:
         found = []

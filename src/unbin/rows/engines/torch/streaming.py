@@ -16,7 +16,7 @@ from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
 from unbin.rows.engines.torch.machine import Machine, torch
 from unbin.rows.engines.torch.tiles import from_rows
 from unbin.rows.parts import LocalParts, Parts, Recipe, itself
-from unbin.rows.survey import Part, Surveyed
+from unbin.rows.survey import Coded, Part, Surveyed
 
 _AT_A_TIME = 2
 """Parts on their way to the device, or there, at a time: one is worked on, one is prepared."""
@@ -44,26 +44,34 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
     """Read the people of all parts onto the device, or leave them where they are."""
     whole = surveyed.whole
     n, d = whole.n_people, len(whole.mean)
-    as_read = 8.0 * n * (d + 2)
+    as_read = 8.0 * n * (d + 2 + 2 * len(whole.others))  # further codes are laid out as well
     if as_read + bytes_needed(whole.rows, 2 * d, machine, ranked=options.ranked) > machine.free():
         return Streamed(surveyed, machine, options)
     room = {"dtype": torch.float64, "device": machine.device}
     X = torch.empty((n, d), **room)
     codes = torch.empty(n, dtype=torch.int64, device=machine.device)
+    others = tuple(torch.empty_like(codes) for _ in whole.others)
     offset = torch.zeros(n, **room) if whole.has_offset else None
     low = 0
     for read in surveyed.parts.stream(itself):
-        part = slice(low, low + len(read.codes))
-        place = np.searchsorted(whole.blocks, read.blocks)
+        part = slice(low, low + len(read.coded.codes))
         X[part] = machine.send(np.column_stack(read.columns), torch.float64)
-        codes[part] = machine.send(place[read.codes])
+        codes[part] = machine.send(read.coded.among(whole.blocks))
+        for there, counted, coded in zip(others, whole.others, read.others, strict=True):
+            there[part] = machine.send(coded.among(counted.blocks))
         if offset is not None and read.offset is not None:
             offset[part] = machine.send(read.offset, torch.float64)
         low = part.stop
-    return OnDevice(X, whole.blocks, codes, whole.rows, offset, machine, options)
+    return OnDevice(X, whole.blocks, codes, whole.rows, offset, machine, options, others)
 
 
-def parts_of(X: FloatArray, names: TextArray, codes: IntArray, offset: FloatArray | None) -> Parts:
+def parts_of(
+    X: FloatArray,
+    names: TextArray,
+    codes: IntArray,
+    offset: FloatArray | None,
+    others: tuple[IntArray, ...] = (),
+) -> Parts:
     """Return the rows of an array in parts of whole blocks, made again at each pass."""
     order = np.argsort(codes, kind="stable")
     start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(names)))])
@@ -73,16 +81,29 @@ def parts_of(X: FloatArray, names: TextArray, codes: IntArray, offset: FloatArra
             groups[-1] = slice(groups[-1].start, span.rows.stop)
         else:
             groups.append(span.rows)
-    args = [(X, names, codes, offset, order[part]) for part in groups]
+    args = [(X, names, codes, offset, others, order[part]) for part in groups]
     return LocalParts([Recipe(((_part, arg),)) for arg in args])
 
 
 def _part(
-    X: FloatArray, names: TextArray, codes: IntArray, offset: FloatArray | None, rows: IntArray
+    X: FloatArray,
+    names: TextArray,
+    codes: IntArray,
+    offset: FloatArray | None,
+    others: tuple[IntArray, ...],
+    rows: IntArray,
 ) -> Part:
     blocks, place = np.unique(codes[rows], return_inverse=True)
     columns = tuple(np.asfortranarray(X[rows]).T)
-    return Part(columns, names[blocks], place, None if offset is None else offset[rows])
+    shift = None if offset is None else offset[rows]
+    further = tuple(_numbered(codes[rows]) for codes in others)
+    return Part(columns, Coded(names[blocks], place), shift, further)
+
+
+def _numbered(codes: IntArray) -> Coded:
+    """Return coded blocks whose names, not known here, are in the order of their codes."""
+    found, place = np.unique(codes, return_inverse=True)
+    return Coded(np.char.zfill(found.astype(np.str_), len(str(np.iinfo(np.int64).max))), place)
 
 
 def _recipe(part: Any) -> Recipe:

@@ -62,7 +62,7 @@ def eta_moments(rows: TorchRows, theta: FloatArray) -> tuple[FloatArray]:
 
     def sums(tiles: slice) -> Tensor:
         eta = rows.eta(at, tiles)
-        return _over_people(rows, tiles, torch.stack([eta, eta * eta]))
+        return over_people(rows, tiles, torch.stack([eta, eta * eta]))
 
     return (to_host([rows.by_block(sums, 4)])[0],)
 
@@ -89,29 +89,29 @@ def moment_tensors(
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.matrix[tiles]
         points = law.points(eta)
         models = [bins.at(each, blocks) for each in points]
-        stack = _average([model.stack for model in models])
+        stack = law.average([model.stack for model in models])
         q = stack[0]
         # the first column of the rows is 1: it gives the sums of what is not multiplied by x
-        by_x = _times(stack.flatten(0, 1), part)
+        by_x = times(stack.flatten(0, 1), part)
         found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
         found += [by_x[:, j * k : (j + 1) * k, 0] for j in range(2, 2 + m)]
         if law.unit is not None:
-            mean = _average([law.family.inverse_link(each) for each in points])
-            slope = _average([law.family.mean_derivative(each) for each in points])
-            found.append(_times(torch.stack([mean, slope]) / law.unit, part).flatten(1))
+            mean = law.average([law.family.inverse_link(each) for each in points])
+            slope = law.average([law.family.mean_derivative(each) for each in points])
+            found.append(times(torch.stack([mean, slope]) / law.unit, part).flatten(1))
         if covariance:
-            found.append(_times(q * rows.people(tiles)[..., 0], q.permute(1, 2, 0)).flatten(1))
+            found.append(times(q * rows.people(tiles)[..., 0], q.permute(1, 2, 0)).flatten(1))
             if law.unit is not None:
                 shares = [model.probability for model in models]
                 each = [
                     _total_covariance(bins, law, at, blocks, share, mean)
                     for at, share in zip(points, shares, strict=True)
                 ]
-                found.append(_over_people(rows, tiles, _average(each)))
+                found.append(over_people(rows, tiles, law.average(each)))
         return torch.cat([values.double() for values in found], dim=1)
 
     total = rows.by_block(sums, size + 1)
-    return _laid_out(total, d, k, size, m, covariance)
+    return laid_out(total, d, k, size, m, covariance)
 
 
 def _total_covariance(
@@ -131,12 +131,7 @@ def _total_covariance(
     return found
 
 
-def _average(values: list[Tensor]) -> Tensor:
-    """Return the mean over the quadrature points of the random block intercept."""
-    return values[0] if len(values) == 1 else values[0].add(values[1]).mul_(0.5)
-
-
-def _laid_out(
+def laid_out(
     total: Tensor, d: int, k: int, size: int, m: int, covariance: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Split the sums of blocks into those ``moment_sums`` returns."""
@@ -174,7 +169,7 @@ def expected(
 
     def sums(tiles: slice) -> Tensor:
         q = bins.at(rows.eta(at, tiles), rows.tile_block[tiles]).probability
-        return _over_people(rows, tiles, q)
+        return over_people(rows, tiles, q)
 
     return (to_host([rows.by_block(sums, lower.shape[-1] + 1)])[0],)
 
@@ -202,14 +197,14 @@ def bin_values(
     return found[0], found[1]
 
 
-def _times(values: Tensor, columns: Tensor) -> Tensor:
+def times(values: Tensor, columns: Tensor) -> Tensor:
     """Multiply values (f, t, tile) with columns (t, tile, c) of the same tiles, (t, f, c)."""
     return torch.bmm(values.transpose(0, 1), columns)
 
 
-def _over_people(rows: TorchRows, tiles: slice, values: Tensor) -> Tensor:
+def over_people(rows: TorchRows, tiles: slice, values: Tensor) -> Tensor:
     """Add up values (f, t, tile) over the people of each tile, (t, f)."""
-    return _times(values, rows.people(tiles))[:, :, 0]
+    return times(values, rows.people(tiles))[:, :, 0]
 
 
 def _edges(rows: TorchRows, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:

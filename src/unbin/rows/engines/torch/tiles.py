@@ -14,7 +14,7 @@ import numpy as np
 
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
-from unbin.rows.engines.torch import ranks, scoring, sums
+from unbin.rows.engines.torch import joint, ranks, scoring, sums
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.rows import Rows
 
@@ -54,6 +54,8 @@ class TorchRows:
     machine : Machine
     place : int
         Rows of other parts that lie before these.
+    others : tuple of (n_tiles, tile) int tensors
+        The block of each person in further partitions; 0 in padding.
     kept : dict
         Cached results about these rows.
     """
@@ -67,6 +69,7 @@ class TorchRows:
     fit_intercept: bool
     machine: Machine
     place: int = 0
+    others: tuple[Tensor, ...] = ()
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     # how each sum is computed on a device (see ``rows.rows.kernel``)
@@ -81,6 +84,10 @@ class TorchRows:
     matching_sums = ranks.matching
     order_part = _refused("cannot use quantiles and other order statistics beside tables")
     imputed = _refused("keeps no targets of people")
+    joint_moment_sums = joint.moments
+    shift_cells = joint.shifts
+    meat_sums = joint.meat
+    column_sums = joint.column_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
 
     def __len__(self) -> int:
@@ -95,6 +102,13 @@ class TorchRows:
     def tile(self) -> int:
         """Rows of a tile."""
         return int(self.matrix.shape[1])
+
+    def n_others(self, t: int) -> int:
+        """Return how many blocks a further partition has, all up to the last one that is here."""
+        if f"n_others {t}" not in self.kept:
+            self.kept[f"n_others {t}"] = int(self.others[t].max()) + 1
+        found: int = self.kept[f"n_others {t}"]
+        return found
 
     def slots(self, rows: IntArray) -> IntArray:
         """Return the places of some people among all rows of all tiles."""
@@ -136,15 +150,16 @@ class TorchRows:
             if total is None:
                 shape = (len(self.blocks), values.shape[1])
                 total = torch.zeros(shape, dtype=torch.float64, device=values.device)
-            first, last = self._blocks(tiles)
-            total[first:last] += self._add_up(values, tiles, first, last)
+            first, last = self.block_range(tiles)
+            total[first:last] += self.add_up(values, tiles, first, last)
         return total
 
-    def _blocks(self, tiles: slice) -> tuple[int, int]:
+    def block_range(self, tiles: slice) -> tuple[int, int]:
+        """Return the first block that has rows in some tiles, and the one after the last."""
         first = int(np.searchsorted(self.tile_start, tiles.start, side="right")) - 1
         return first, int(np.searchsorted(self.tile_start, tiles.stop, side="left"))
 
-    def _add_up(self, values: Tensor, tiles: slice, first: int, last: int) -> Tensor:
+    def add_up(self, values: Tensor, tiles: slice, first: int, last: int) -> Tensor:
         """Add up tiles of the same block, in the same order every time."""
         n_blocks = last - first
         if n_blocks == len(values):
@@ -254,7 +269,7 @@ def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
     slots = slots_in_order(found, codes, key)
     offset = machine.send(rows.offset) if has_offset else None
     fill(found, slots, machine.send(np.ascontiguousarray(rows.matrix)), offset)
-    return found
+    return with_others(found, slots, tuple(map(machine.send, rows.others)))
 
 
 def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None) -> None:
@@ -264,3 +279,14 @@ def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None)
     flat.index_copy_(0, slots, torch.cat([ones, columns], dim=1))
     if rows.offset is not None and offset is not None:
         rows.offset.view(-1).index_copy_(0, slots, offset)
+
+
+def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> TorchRows:
+    """Return rows that know the blocks of people, each (n,), in further partitions."""
+
+    def tiled(codes: Tensor) -> Tensor:
+        found = torch.zeros(rows.matrix.shape[:2], dtype=torch.int64, device=codes.device)
+        found.view(-1).index_copy_(0, slots, codes.long())
+        return found
+
+    return replace(rows, others=tuple(map(tiled, others)))

@@ -1,0 +1,450 @@
+"""Individual targets that agree with several tables of the same people.
+
+As with one table (``raking``), but the bins are the common refinement of all tables' bins and the
+shares of a person are raked to every table at once (``margins``):
+
+    Q_ik ∝ q_ik Π_t r_{t, g_t(i), j_t(k)},   Σ_{i in g} Σ_{k in j} Q_ik = c_gj   for every table,
+
+g_t(i) the block of person i in table t and j_t(k) the bin of that table that holds refined bin k.
+Where blocks of a table have bins of their own (quantiles), the refined bins are each person's own.
+
+Draws take the bins of the first table from the distribution of bins given its counts, with the
+raked shares as probabilities, and the refined bin and the value from within it: they meet the first
+table exactly and the others on average.
+
+Tables that contradict each other or the people cannot all be met: those that are missed are named
+in a warning. The shares are then a compromise that meets the first table, and all others but one
+where leaving that one alone is enough.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from unbin._blocks import Span, spans_of
+from unbin._typing import FloatArray, IntArray, TextArray
+from unbin.exceptions import RakingWarning
+from unbin.families import Family
+from unbin.likelihood.counts import PublishedCounts, representative_values
+from unbin.likelihood.hidden import whole_counts
+from unbin.likelihood.margins import MET, BinArray, Cells, Raked, tilt
+from unbin.likelihood.raking import (
+    MIX,
+    counts_to_meet,
+    draw_bins,
+    draw_by_value,
+    draw_in_bins,
+    in_bins,
+    in_order_of,
+    means_in_bins,
+)
+from unbin.likelihood.sought import (
+    Sought,
+    all_met,
+    by_table,
+    compromise,
+    gaps,
+    meet,
+    people,
+    sought,
+)
+from unbin.release.join import Tables
+from unbin.rows.design import Design
+
+_SUSPECTS = 3
+"""Tables of which each is tried as the one that contradicts all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A table that imputed targets cannot agree with.
+
+    Attributes
+    ----------
+    table, block : str
+        The table, and the block of it that is furthest off.
+    gap : float
+        By how many people its worst count is missed.
+    """
+
+    table: str
+    block: str
+    gap: float
+
+    def __str__(self) -> str:
+        return f"{self.table!r} (block {self.block!r}: a count is off by {self.gap:.3g})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Solution:
+    """Factors that meet the tables, and what was found on the way.
+
+    Attributes
+    ----------
+    factor : (C,)
+        By cell of all tables.
+    pooled : (K,)
+        People in each refined bin.
+    count : (B, J)
+        Whole counts of the first table.
+    counts : tuple of PublishedCounts
+        Those that were met.
+    unmet : tuple of Unmet
+    """
+
+    factor: FloatArray
+    pooled: FloatArray
+    count: FloatArray
+    counts: tuple[PublishedCounts, ...]
+    unmet: tuple[Unmet, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bins:
+    """Refined bins of some rows.
+
+    Attributes
+    ----------
+    lower, upper : (K,) when everybody has the same bins, else (n, K)
+        Padding has ``lower > upper``.
+    held : (T, 1, K) or (T, n, K)
+        The bin of each table that holds each refined one.
+    """
+
+    lower: FloatArray
+    upper: FloatArray
+    held: BinArray
+
+
+def _codes(start: IntArray) -> Any:
+    """Return the block of each row, in 32 bits as those of further tables."""
+    return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
+
+
+@dataclass(frozen=True)
+class JointRaking:
+    """What is needed to impute the targets of rows that several tables count.
+
+    The factors are found once, when first asked for: that holds two arrays of n × K numbers, K the
+    refined bins, and integers of n × K for each table where blocks have bins of their own. Means
+    and draws then work on some blocks of the first table at a time.
+
+    Attributes
+    ----------
+    eta : (n,)
+        Block by block of the first table.
+    start : (B + 1,)
+    order : (n,)
+        The row of X at each place.
+    codes : tuple of (n,)
+        The block of each row in every table.
+    counts : tuple of PublishedCounts
+        What to meet; blocks that are not known, and counts with noise, are not met.
+    names : tuple of str
+        Of the tables.
+    blocks : tuple of (B_t,)
+        Names of the blocks of every table.
+    family : Family
+    nuisance : (m,)
+        Thresholds of an ordinal family are those of the refined bins.
+    """
+
+    eta: FloatArray
+    start: IntArray
+    order: IntArray
+    codes: tuple[IntArray, ...]
+    counts: tuple[PublishedCounts, ...]
+    names: tuple[str, ...]
+    blocks: tuple[TextArray, ...]
+    family: Family
+    nuisance: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        design: Design,
+        tables: Tables,
+        counts: Sequence[PublishedCounts],
+        family: Family,
+        theta: FloatArray,
+        nuisance: FloatArray,
+    ) -> JointRaking:
+        """Return the raking of a fit, to all that was published.
+
+        Parameters
+        ----------
+        design : Design
+            Laid out by the blocks of the first table, with those of the others beside.
+        tables : Tables
+            Aligned.
+        counts : sequence of PublishedCounts
+            As fitted, table by table; a family of free shape takes its bins from them.
+        family : Family
+        theta : (design.n_parameters,)
+        nuisance : (m,)
+        """
+        assert design.order is not None
+        pairs = zip(tables.releases, counts, strict=True)
+        return cls(
+            eta=design.eta(theta),
+            start=design.start,
+            order=design.order,
+            codes=(_codes(design.start), *design.in_memory().others),
+            counts=tuple(counts_to_meet(release, family, fitted) for release, fitted in pairs),
+            names=tables.names,
+            blocks=tuple(release.blocks for release in tables.releases),
+            family=family,
+            nuisance=nuisance,
+        )
+
+    @property
+    def unmet(self) -> tuple[Unmet, ...]:
+        """The tables that cannot be met with all others; empty as a rule."""
+        return self._solution.unmet
+
+    def mean(self, *, log: bool = False) -> FloatArray:
+        """Return the best guess of every target, in the order of X.
+
+        With ``log`` the model is a gaussian for the log of the target, and the guesses are of the
+        target itself.
+        """
+        z = np.empty(len(self.eta))
+        for span, bins, share in self._shares():
+            z[span.rows] = (share * self._bin_means(span, bins, log=log)).sum(axis=1)
+        return in_order_of(self.order, z)
+
+    def shares(self) -> FloatArray:
+        """Return Q, the raked probability of each refined bin for every person, in X's order."""
+        result = np.empty((len(self.eta), self._n_bins))
+        for span, _, share in self._shares():
+            result[span.rows] = share
+        return in_order_of(self.order, result)
+
+    def draw(self, rng: np.random.Generator) -> FloatArray:
+        """Return one draw of every target, in the order of X, with the first table's counts."""
+        y, known, count = np.empty(len(self.eta)), self.counts[0].known, self._solution.count
+        for span, bins, share in self._shares():
+            blocks, held = slice(span.first, span.last), bins.held[0]
+            start = self.start[span.first : span.last + 1] - self.start[span.first]
+            coarse = _by_bin(share, held, count.shape[1])
+            drawn = draw_bins(coarse, start, count[blocks], known[blocks], rng)
+            fine = _draw_within(share, held, drawn, rng.random(len(share)))
+            y[span.rows] = self._draw_values(span, bins, fine, rng.random(len(share)))
+        return in_order_of(self.order, y)
+
+    def _bin_means(self, span: Span, bins: _Bins, *, log: bool) -> FloatArray:
+        eta = self.eta[span.rows]
+        if self.family.free_shape:
+            return np.broadcast_to(self._values(bins), (len(eta), self._n_bins))
+        return means_in_bins(self.family, eta, bins.lower, bins.upper, self.nuisance, log=log)
+
+    def _draw_values(self, span: Span, bins: _Bins, drawn: IntArray, u: FloatArray) -> FloatArray:
+        low, high = in_bins(bins.lower, drawn), in_bins(bins.upper, drawn)
+        if self.family.free_shape:
+            return draw_by_value(low, high, self._values(bins)[drawn], u)
+        return draw_in_bins(self.family, self.eta[span.rows], self.nuisance, low, high, u)
+
+    def _values(self, bins: _Bins) -> FloatArray:
+        """Return one value per refined bin, by the people who are in it."""
+        counts = PublishedCounts(
+            n=np.array([len(self.eta)]),
+            lower=bins.lower,
+            upper=bins.upper,
+            count=self._solution.pooled[None],
+            known=np.array([True]),
+            whole=all(counts.whole for counts in self.counts),
+        )
+        return np.asarray(representative_values(counts)[0])
+
+    # -- refined bins ------------------------------------------------------------------------------
+
+    @cached_property
+    def _grid(self) -> FloatArray:
+        """The cuts of all tables whose blocks share their bins."""
+        cuts = [_cuts_of(counts)[0] for counts in self.counts if counts.shared]
+        return np.unique(np.concatenate([*cuts, np.zeros(0)]))
+
+    @property
+    def _shared(self) -> bool:
+        return all(counts.shared for counts in self.counts)
+
+    @property
+    def _n_bins(self) -> int:
+        own = [counts.n_bins - 1 for counts in self.counts if not counts.shared]
+        return len(self._grid) + sum(own) + 1
+
+    def _bins(self, rows: slice) -> _Bins:
+        """Return the refined bins of some rows."""
+        rows = slice(0, 1) if self._shared else rows
+        codes = [codes[rows] for codes in self.codes]
+        cuts = [_cuts_of(c, code) for c, code in zip(self.counts, codes, strict=True)]
+        own = [cut for cut, counts in zip(cuts, self.counts, strict=True) if not counts.shared]
+        inner = np.broadcast_to(self._grid, (len(codes[0]), len(self._grid)))
+        inner = _distinct(np.concatenate([inner, *own], axis=1))
+        end = np.full((len(inner), 1), np.inf)
+        upper, lower = np.hstack([inner, end]), np.hstack([-end, inner])
+        held = np.stack([_cuts_below(cut, upper) for cut in cuts])
+        domain, real = self.family.domain, lower < np.inf
+        lower = np.where(real, np.maximum(lower + domain.integer, domain.low), np.inf)
+        upper = np.where(real, np.minimum(upper, domain.high), -np.inf)
+        if self._shared:
+            return _Bins(lower[0], upper[0], held)
+        return _Bins(lower, upper, held)
+
+    def _cells(self, rows: slice, held: BinArray) -> Cells:
+        first = np.cumsum([0, *(counts.count.size for counts in self.counts)])
+        tables = zip(first, self.codes, self.counts, strict=False)
+        base = [start + codes[rows] * counts.n_bins for start, codes, counts in tables]
+        return Cells(np.stack(base, axis=1), held, first)
+
+    def _probabilities(
+        self, rows: slice, bins: _Bins, tables: Sequence[PublishedCounts]
+    ) -> FloatArray:
+        """Return q, moved off 0 where tables have people and to 0 where one has nobody."""
+        q = self.family.bins(self.eta[rows], bins.lower, bins.upper, self.nuisance).probability
+        real = np.broadcast_to(bins.lower <= bins.upper, q.shape)
+        mixed, possible = np.zeros(q.shape), real.copy()
+        for codes, counts, held in zip(self.codes, tables, bins.held, strict=True):
+            cell = codes[rows, None], held
+            share, anybody = people(counts)
+            mixed += share[cell]
+            possible &= anybody[cell]
+        found = (q + MIX * mixed) * possible
+        lost = ~possible.any(axis=1)  # the tables contradict each other
+        found[lost] = np.maximum(q[lost], 1e-300) * real[lost]
+        return np.asarray(found / found.sum(axis=1)[:, None])
+
+    # -- raking ------------------------------------------------------------------------------------
+
+    def _shares(self) -> Iterator[tuple[Span, _Bins, FloatArray]]:
+        solution = self._solution
+        for span in spans_of(self.start):
+            bins = self._bins(span.rows)
+            q = self._probabilities(span.rows, bins, solution.counts)
+            cells, share = self._cells(span.rows, bins.held), np.empty_like(q)
+            tilt(q, cells.base, cells.bins, solution.factor, share, np.empty(cells.size))
+            yield span, bins, share
+
+    @cached_property
+    def _solution(self) -> _Solution:
+        counts = self.counts
+        q, cells = self._everybody(counts)
+        found, tables = meet(q, cells, counts)
+        if not all_met(found, tables):
+            found, tables, counts = self._settle(compromise(q, cells, tables), cells, tables)
+        first = tables[0]
+        count = np.where(first.free, by_table(found.cell, tables)[0], first.count)
+        return _Solution(
+            factor=found.factor,
+            pooled=found.share.sum(axis=0),
+            count=whole_counts(count),
+            counts=counts,
+            unmet=self._missed(found, tables, counts),
+        )
+
+    def _settle(
+        self, between: Raked, cells: Cells, tables: list[Sought]
+    ) -> tuple[Raked, list[Sought], tuple[PublishedCounts, ...]]:
+        """Find the one table without which all others are met, or else keep a compromise."""
+        off = [gap.max(initial=0.0) for gap in gaps(between, tables)]
+        suspects = [t for t in np.argsort(off)[::-1] if t > 0 and off[t] > MET]
+        for t in suspects[:_SUSPECTS] if len(tables) > 2 else ():
+            nothing = replace(self.counts[t], known=np.zeros_like(self.counts[t].known))
+            counts = (*self.counts[:t], nothing, *self.counts[t + 1 :])
+            found, others = meet(self._everybody(counts)[0], cells, counts, between.factor)
+            if all_met(found, others):
+                return found, others, counts
+        return between, tables, self.counts
+
+    def _everybody(self, tables: Sequence[PublishedCounts]) -> tuple[FloatArray, Cells]:
+        q = np.empty((len(self.eta), self._n_bins))
+        held = np.empty((len(tables), 1 if self._shared else len(q), q.shape[1]), np.int32)
+        for span in spans_of(self.start):
+            bins = self._bins(span.rows)
+            q[span.rows] = self._probabilities(span.rows, bins, tables)
+            held[:, slice(None) if self._shared else span.rows] = bins.held
+        return q, self._cells(slice(None), held)
+
+    def _missed(
+        self, found: Raked, tables: list[Sought], counts: Sequence[PublishedCounts]
+    ) -> tuple[Unmet, ...]:
+        """Name the tables that are missed, and warn of them."""
+        pairs = zip(self.counts, counts, tables, strict=True)
+        wanted = [table if used is given else sought(given) for given, used, table in pairs]
+        off = zip(self.names, self.blocks, gaps(found, wanted), strict=True)
+        unmet = tuple(
+            Unmet(name, str(blocks[gap.argmax()]), float(gap.max()))
+            for name, blocks, gap in off
+            if gap.max(initial=0.0) > MET
+        )
+        if unmet:
+            warnings.warn(
+                "impute: tables must agree with each other and with the people to be met together, "
+                f"got {'; '.join(map(str, unmet))}; correct those, or leave one out",
+                RakingWarning,
+                stacklevel=2,
+            )
+        return unmet
+
+
+# -- refined bins ----------------------------------------------------------------------------------
+
+
+def _cuts_of(counts: PublishedCounts, codes: IntArray | None = None) -> FloatArray:
+    """Return the cuts between the bins of rows' blocks, inf in padding; one row if all share."""
+    lower, upper = np.atleast_2d(counts.lower, counts.upper)
+    if codes is not None and not counts.shared:
+        lower, upper = lower[codes], upper[codes]
+    return np.where(lower[:, 1:] <= upper[:, 1:], upper[:, :-1], np.inf)
+
+
+def _distinct(cuts: FloatArray) -> FloatArray:
+    """Sort cuts row by row, those that come again moved to the end as inf."""
+    cuts = np.sort(cuts, axis=1)
+    again = np.diff(cuts, axis=1, prepend=-np.inf) == 0
+    return np.sort(np.where(again, np.inf, cuts), axis=1)
+
+
+def _cuts_below(cuts: FloatArray, values: FloatArray) -> BinArray:
+    """Return how many cuts of a row lie below each value, which is the number of its bin."""
+    found = np.zeros(values.shape, np.int32)
+    for cut in cuts.T:
+        found += cut[:, None] < values
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _by_bin(share, held, n_bins):  # type: ignore[no-untyped-def]
+    """Add up the shares of refined bins to those of a table's."""
+    n, own = len(share), len(held) > 1
+    result = np.zeros((n, n_bins))
+    for i in range(n):
+        for k in range(share.shape[1]):
+            result[i, held[i if own else 0, k]] += share[i, k]
+    return result
+
+
+@njit(cache=True, nogil=True)
+def _draw_within(share, held, drawn, u):  # type: ignore[no-untyped-def]
+    """Draw the refined bin of every row within the drawn bin of the table."""
+    n, own = len(share), len(held) > 1
+    result = np.empty(n, np.int64)
+    for i in range(n):
+        r, total = i if own else 0, 0.0
+        for k in range(share.shape[1]):
+            if held[r, k] == drawn[i]:
+                total += share[i, k]
+        left, found = u[i] * total, -1
+        for k in range(share.shape[1]):
+            if held[r, k] == drawn[i] and (found < 0 or (left >= 0 and share[i, k] > 0)):
+                found = k
+                left -= share[i, k]
+        result[i] = found
+    return result
