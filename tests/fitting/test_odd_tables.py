@@ -84,7 +84,7 @@ def test_a_table_of_everybody(place):
 
 
 def test_tables_of_everybody_alone_identify_nothing():
-    with pytest.warns(IdentificationWarning, match="2 blocks are too few for 2 slopes"):
+    with pytest.warns(IdentificationWarning, match="a single block does not identify"):
         model = fit(table(EVERYBODY), table(EVERYBODY, 3))
     assert np.isnan(model.standard_errors_).all()
 
@@ -207,8 +207,7 @@ def test_people_outside_a_table(first):
     release = unbin.aggregate(Y[inside], ids[inside], EDGES)
     with pytest.raises(BlockError, match=r"every row needs a block id, got \d+ missing"):
         release.align(ids)
-    with pytest.warns(AlignmentWarning, match="1 block of X .* without a release"):
-        partial = release.align(ids, on_missing="drop")
+    partial = release.align(ids, on_missing="drop")
     model = fit(*((partial, BY_COUNTY) if first else (BY_COUNTY, partial)))
     assert_true(model)
     assert model.tables_[0 if first else 1].n_people == inside.sum()
@@ -218,8 +217,7 @@ def test_people_outside_a_table(first):
 
 def test_a_table_of_few_people_changes_little():
     some = pd.Series(np.where(np.arange(N) < 12, "few", None), name="some", dtype=object)
-    with pytest.warns(AlignmentWarning):
-        few = unbin.aggregate(Y[:12], some[:12], EDGES).align(some, on_missing="drop")
+    few = unbin.aggregate(Y[:12], some[:12], EDGES).align(some, on_missing="drop")
     assert_near(fit(BY_COUNTY, BY_GROUP, few), BOTH, rtol=0.1)
 
 
