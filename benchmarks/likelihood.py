@@ -10,16 +10,21 @@ scikit-learn and statsmodels; and the peak memory of a fit.
 
 from __future__ import annotations
 
-import argparse
-import platform
 import warnings
 
-import numpy as np
 import statsmodels.api as sm
 from sklearn.linear_model import LinearRegression, PoissonRegressor
 
 import unbin
-from timing import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
+from timing import (  # it keeps to one thread
+    N_TRIALS,
+    arguments,
+    best_of,
+    glum_seconds,
+    peak_memory,
+    people,
+    size_of,
+)
 
 LIMIT = 6
 SETTINGS = ((250, 10), (250, 5), (5_000, 10), (50_000, 5))  # blocks, bins
@@ -71,11 +76,7 @@ def beside_peers(n: int, d: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="n = 100,000")
-    args = parser.parse_args()
-    n = 100_000 if args.quick else 1_000_000
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    n = size_of(arguments(__doc__).parse_args())
     ratios(n, 10)
     ratios(n, 50)
     beside_peers(n, 10)

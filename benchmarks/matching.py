@@ -11,9 +11,7 @@ the cost of selecting and clipping per row, and what numba's compilation costs.
 
 from __future__ import annotations
 
-import argparse
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -25,7 +23,15 @@ import numpy as np
 from sklearn.linear_model import LinearRegression, LogisticRegression, PoissonRegressor
 
 import unbin
-from timing import N_TRIALS, best_of, glum_seconds, peak_memory, people  # it keeps to one thread
+from timing import (  # it keeps to one thread
+    N_TRIALS,
+    arguments,
+    best_of,
+    glum_seconds,
+    peak_memory,
+    people,
+    size_of,
+)
 from unbin.families import get_family
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
@@ -168,12 +174,10 @@ def compilation() -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="n = 100,000")
+    parser = arguments(__doc__)
     parser.add_argument("--only", choices=["ratios", "loops", "kernel", "memory", "compile"])
     args = parser.parse_args()
-    n = 100_000 if args.quick else 1_000_000
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    n = size_of(args)
     parts = {
         "ratios": lambda: [ratios(n, d) for d in (10, 50)],
         "loops": lambda: loops(n),

@@ -11,9 +11,6 @@ between counties, which is why they are published, unless the line says so.
 
 from __future__ import annotations
 
-import argparse
-import platform
-import time
 import warnings
 from dataclasses import dataclass
 
@@ -21,7 +18,7 @@ import numpy as np
 
 import unbin
 from attacks.worlds import draw_outcome
-from timing import N_TRIALS, peak_memory  # it keeps to one thread
+from timing import N_TRIALS, arguments, best_of, peak_memory, size_of  # it keeps to one thread
 
 LIMIT, MEMORY_LIMIT = 3, 3.5
 N_COUNTIES, BINS, FURTHER = 250, 5, 4
@@ -72,8 +69,10 @@ def ratios(n: int, d: int) -> None:
         one, several = (
             unbin.AggregatedGLM(case.family, n_trials=N_TRIALS, n_jobs=1) for _ in range(2)
         )
-        seconds = np.array([(_took(one, X, target.tables[0]), _took(several, X, target))
-                            for _ in range(3)]).min(axis=0)  # fmt: skip
+        seconds = [
+            best_of(lambda: one.fit(X, target.tables[0]))[0],  # noqa: B023
+            best_of(lambda: several.fit(X, target))[0],  # noqa: B023
+        ]
         told = (several.standard_errors_ / one.standard_errors_)[:FURTHER].mean()
         what = ", county effects" * (case.effects > 0)
         what += ", features differ by county" * (case.between > 0)
@@ -85,18 +84,8 @@ def ratios(n: int, d: int) -> None:
         )
 
 
-def _took(model: unbin.AggregatedGLM, X: np.ndarray, target: object) -> float:
-    began = time.perf_counter()
-    model.fit(X, target)
-    return time.perf_counter() - began
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="n = 100,000")
-    args = parser.parse_args()
-    n = 100_000 if args.quick else 1_000_000
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    n = size_of(arguments(__doc__).parse_args())
     ratios(n, 10)
     ratios(n, 50)
     print(f"\npeak memory of a gaussian fit, X and tables included, as a multiple of X (limit "

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+import platform
 import subprocess
 import sys
 import time
 
+import numpy as np
 from glum import GeneralizedLinearRegressor
 from threadpoolctl import threadpool_limits
 
@@ -24,6 +27,19 @@ def people(family: str, n: int, d: int, n_blocks: int) -> Simulation:
     return simulate(
         n, d, n_blocks, family=family, between=0.1, noise=0.5, n_trials=N_TRIALS, random_state=0
     )
+
+
+def arguments(description: str) -> argparse.ArgumentParser:
+    """Return what a benchmark may be asked for: --quick takes a tenth of the people."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="n = 100,000")
+    return parser
+
+
+def size_of(args: argparse.Namespace) -> int:
+    """Say where the benchmark runs, and return its number of people."""
+    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    return 100_000 if args.quick else 1_000_000
 
 
 def best_of(run, repeats: int = 3) -> tuple[float, object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -39,9 +40,9 @@ def segment_start(codes: IntArray, n_blocks: int) -> IntArray:
     return np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=n_blocks))]).astype(np.int64)
 
 
-def block_of_rows(start: IntArray) -> IntArray:
+def block_of_rows(start: IntArray, dtype: Any = np.int64) -> IntArray:
     """Return the block of each row."""
-    return np.repeat(np.arange(len(start) - 1), np.diff(start))
+    return np.repeat(np.arange(len(start) - 1, dtype=dtype), np.diff(start))
 
 
 def take_segments(start: IntArray, blocks: IntArray) -> tuple[IntArray, IntArray]:

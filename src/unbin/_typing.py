@@ -15,3 +15,5 @@ TextArray = np.ndarray[tuple[Any, ...], np.dtype[np.str_]]
 ArrayLike = Any
 """What a user may pass where an array is read: list, array, or a column of a frame."""
 KeyArray = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
+BinArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
+"""Bins of rows, and blocks of rows in many partitions: there are many of them."""

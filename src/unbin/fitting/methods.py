@@ -42,8 +42,7 @@ def likelihood_fit(
     people: Everybody, release: Release | Tables, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the likelihood of what was published; choose what the settings leave open."""
-    releases = release.releases if isinstance(release, Tables) else (release,)
-    for each in releases:
+    for each in _releases(release):
         if len(each.histogram.count) and len(each.order_statistics.value):
             rank_bounds(each, get_family("gaussian").domain)  # raises if they contradict each other
     d = people.n_features
@@ -79,6 +78,10 @@ def likelihood_fit(
     context = context if contextual else None
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
     return replace(fit, selection=selection)
+
+
+def _releases(release: Release | Tables) -> tuple[Release, ...]:
+    return release.releases if isinstance(release, Tables) else (release,)
 
 
 def _fit(design: Design, release: Release | Tables, family: Family, **how: Any) -> LikelihoodFit:
@@ -268,7 +271,7 @@ def _choose(
     """Take the model the settings name, or the best on held-out blocks."""
     if family is not None and settings.alpha is not None and len(designs) == 1:
         return Candidate(family, settings.alpha, next(iter(designs))), None
-    tables = release.releases if isinstance(release, Tables) else (release,)
+    tables = _releases(release)
     families = [family] if family else candidate_families(tables, settings.n_trials)
     alphas = RIDGES if settings.alpha is None else None
     return choose(designs, tables, families, alphas, settings.alpha or 0.0)
@@ -292,7 +295,7 @@ def _kept(
         return nullcontext()
     told = {"family": family, "fit_intercept": settings.layout.fit_intercept}
     told |= {name: getattr(settings, name) for name in _TELLING}
-    tables = release.releases if isinstance(release, Tables) else (release,)
+    tables = _releases(release)
     fit = fingerprint(tables, design.center, design.scale, told)
     return checkpointed(settings.options.checkpoint, fit)
 

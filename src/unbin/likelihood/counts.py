@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin._typing import BinArray, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,35 @@ class PublishedCounts:
         real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
         return np.asarray(real & self.known[:, None])
 
+    def cuts(self) -> FloatArray:
+        """Return where the bins end but the last, (K - 1,) or (B, K - 1); infinity in padding."""
+        real = self.lower[..., 1:] <= self.upper[..., 1:]
+        return np.where(real, self.upper[..., :-1], np.inf)
+
     def log_score(self, expected: FloatArray) -> float:
         """Return Σ c log(m / n) per person of the blocks with counts, m (B, K) expected counts."""
         share = np.maximum(expected, 1e-300) / self.n[:, None]
         total = np.where(self.valid(), self.count * np.log(share), 0.0).sum()
         return float(total / max(int(self.n[self.known].sum()), 1))
+
+
+def bins_holding(cuts: FloatArray, upper: FloatArray) -> BinArray:
+    """Return the bin between ``cuts`` that holds each finer one, by its upper end.
+
+    Parameters
+    ----------
+    cuts : (J,) or (n, J)
+    upper : (K,) or (n, K)
+
+    Returns
+    -------
+    (1, K) or (n, K)
+    """
+    cuts, upper = np.atleast_2d(cuts, upper)
+    found = np.zeros((max(len(cuts), len(upper)), upper.shape[1]), np.int32)
+    for cut in cuts.T:
+        found += cut[:, None] < upper
+    return found
 
 
 _SMALLEST = 5.0

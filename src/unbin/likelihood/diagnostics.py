@@ -7,7 +7,7 @@ fewer blocks no figure is to be trusted, and from one block no method recovered 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -332,37 +332,37 @@ def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a likelihood fit; the first ``d`` slopes are of features, further ones contextual."""
-    goodness, worst = goodness_of_fit(fit), worst_blocks(fit)
-    found = identification(design, family, fit, d)
     ecological = _ecological(design, release, family, fit, d)
-    p_value = float("nan") if ecological is None else ecological.test.p_value
-    test = contextual_test(design, fit, d)
-    return Diagnostics(
-        identified=found.identified,
-        reason=found.reason,
-        goodness_of_fit=goodness,
-        worst_blocks=tuple(str(release.blocks[b]) for b in worst),
-        efficiency=efficiency(design, family, fit)[:d],
-        relative_error=found.relative_error,
-        block_sd=fit.block_sd,
-        ecological_coef=None if ecological is None else ecological.coef,
-        ecological_standard_errors=None if ecological is None else ecological.standard_errors,
-        ecological_p_value=p_value,
-        contextual_test=test,
-        warnings=tuple(_warnings(goodness, p_value, has_context=test is not None)),
-    )
+    return _judged(design, family, fit, d, [str(block) for block in release.blocks], ecological)
 
 
 def diagnose_joint(
     design: Design, tables: Tables, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a fit to several tables of the same people."""
-    goodness = goodness_of_fit(fit)
-    found = identification(design, family, fit, d)
     pairs = zip(tables.names, tables.releases, strict=True)
     blocks = [f"{name} {block}" for name, own in pairs for block in own.blocks]
-    test = contextual_test(design, fit, d)
     shares = [own.share for own in fit.tables if own.share is not None]
+    return replace(
+        _judged(design, family, fit, d, blocks, None),
+        tables=tables.names,
+        information=np.stack(shares)[:, :d],
+    )
+
+
+def _judged(
+    design: Design,
+    family: Family,
+    fit: LikelihoodFit,
+    d: int,
+    blocks: list[str],
+    ecological: Comparison | None,
+) -> Diagnostics:
+    """Judge a fit to blocks of these names."""
+    goodness = goodness_of_fit(fit)
+    found = identification(design, family, fit, d)
+    p_value = float("nan") if ecological is None else ecological.test.p_value
+    test = contextual_test(design, fit, d)
     return Diagnostics(
         identified=found.identified,
         reason=found.reason,
@@ -371,10 +371,11 @@ def diagnose_joint(
         efficiency=efficiency(design, family, fit)[:d],
         relative_error=found.relative_error,
         block_sd=fit.block_sd,
+        ecological_coef=None if ecological is None else ecological.coef,
+        ecological_standard_errors=None if ecological is None else ecological.standard_errors,
+        ecological_p_value=p_value,
         contextual_test=test,
-        warnings=tuple(_warnings(goodness, float("nan"), has_context=test is not None)),
-        tables=tables.names,
-        information=np.stack(shares)[:, :d],
+        warnings=tuple(_warnings(goodness, p_value, has_context=test is not None)),
     )
 
 

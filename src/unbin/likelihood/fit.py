@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
@@ -29,7 +29,7 @@ SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
 
 
-HELD = 1e8
+_HELD = 1e8
 """Ridge that holds slopes at 0, in units of one person's information on them."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
@@ -143,15 +143,20 @@ def pooled_fit(
 ) -> ScoringResult:
     """Fit level and scale alone, all slopes 0."""
     free = null_point(problem)
-    slopes = np.zeros(len(free), dtype=bool)
-    slopes[problem.design.fit_intercept - problem.coordinates.fixed_intercept :] = True
-    slopes[problem.coordinates.n_slopes :] = False
-    held = np.where(slopes, HELD * problem.n_people, penalty)
+    slopes, held = hold_slopes(problem, penalty)
     cap = 0.25 * step_scale(problem, free)
     found = solve_quasi_score(problem, free, held, cap=cap, tol=tol, max_iter=max_iter)
     free = np.where(slopes, 0.0, found.free)
     sums = score_sums(problem, free, penalty)
     return ScoringResult(free, sums, Status.POOLED, found.n_iter, found.path)
+
+
+def hold_slopes(problem: Problem, penalty: FloatArray) -> tuple[BoolArray, FloatArray]:
+    """Mark the slopes among the free parameters, and return a ridge that holds them at 0."""
+    slopes = np.zeros(len(penalty), dtype=bool)
+    slopes[problem.design.fit_intercept - problem.coordinates.fixed_intercept :] = True
+    slopes[problem.coordinates.n_slopes :] = False
+    return slopes, np.where(slopes, _HELD * problem.n_people, penalty)
 
 
 def _composite_fit(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoringResult:

@@ -27,6 +27,7 @@ from functools import reduce
 import numpy as np
 from numba import njit
 
+from unbin._blocks import block_of_rows
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
@@ -126,11 +127,6 @@ class JointProblem:
     def first(self) -> Problem:
         """The table by whose blocks the rows are laid out."""
         return self.tables[0]
-
-    @property
-    def n_blocks(self) -> int:
-        """Blocks of all tables."""
-        return sum(len(table.counts.n) for table in self.tables)
 
     @property
     def law(self) -> Law:
@@ -327,8 +323,7 @@ def _models(
 
 def partitions_of(rows: Rows) -> list[tuple[IntArray, IntArray]]:
     """Return, per table, blocks that may have rows here and the place of each row's among them."""
-    own = np.repeat(np.arange(len(rows.blocks)), np.diff(rows.start))
-    return [(rows.blocks, own), *(_places(codes) for codes in rows.others)]
+    return [(rows.blocks, block_of_rows(rows.start)), *(_places(codes) for codes in rows.others)]
 
 
 def _places(codes: IntArray) -> tuple[IntArray, IntArray]:

@@ -22,7 +22,7 @@ from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, merge_unlikely
 from unbin.likelihood.effects import Pulls, average_effect, effects_misfit
-from unbin.likelihood.fit import HELD, SINGULAR
+from unbin.likelihood.fit import SINGULAR, hold_slopes
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.inference import LikelihoodFit
 from unbin.likelihood.joint import (
@@ -176,10 +176,7 @@ def _pooled(
     problem: JointProblem, null: FloatArray, penalty: FloatArray, tol: float, max_iter: int
 ) -> ScoringResult:
     """Fit level and scale alone, all slopes 0."""
-    coordinates, shift = problem.first.coordinates, int(problem.first.design.fit_intercept)
-    slopes = np.zeros(len(null), dtype=bool)
-    slopes[shift - coordinates.fixed_intercept : coordinates.n_slopes] = True
-    held = np.where(slopes, HELD * problem.first.n_people, penalty)
+    slopes, held = hold_slopes(problem.first, penalty)
     found = _solve(problem, null, held, tol, max_iter, cautious=True)
     free = np.where(slopes, 0.0, found.free)
     sums = joint_sums(problem, free, penalty)

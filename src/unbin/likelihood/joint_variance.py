@@ -25,7 +25,7 @@ from numba import njit
 
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
-from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.counts import bins_holding
 from unbin.likelihood.joint import JointProblem, JointSums, add_to, partitions_of
 from unbin.likelihood.moments import BlockMoments, Law
 from unbin.likelihood.problem import Problem
@@ -90,7 +90,7 @@ def score_variance(
         np.concatenate(stacked),
         np.cumsum([0, *(len(each) for each in stacked[:-1])]),
         size,
-        tuple(_cuts(table.counts) for table in tables),
+        tuple(table.counts.cuts() for table in tables),
         np.array([table.means is not None for table in tables]),
         np.array([table.block_variance for table in tables]),
     )
@@ -99,15 +99,6 @@ def score_variance(
     for table, pull in zip(tables, pulls, strict=True):
         effects += table.block_variance * pull.arrays[0].T @ pull.arrays[0]
     return np.asarray(meat + noise + sums.spared), effects
-
-
-def _cuts(counts: PublishedCounts) -> FloatArray:
-    """Return where the bins end but the last, infinity in padding."""
-    cuts = counts.upper[..., :-1]
-    if counts.shared:
-        return cuts
-    last = counts.lower[:, 1:] > counts.upper[:, 1:]  # the next bin is padding
-    return np.where(last | (cuts < counts.lower[:, :-1]), np.inf, cuts)
 
 
 def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
@@ -155,7 +146,7 @@ def meat_sums(
         model = law.at(rows.eta(theta, tile), lower, upper, nuisance, True)
         bins = np.stack(
             [
-                np.atleast_2d(_holds(cuts if cuts.ndim == 1 else cuts[code], upper))
+                bins_holding(cuts if cuts.ndim == 1 else cuts[code], upper)
                 for cuts, code in zip(weights.cuts, codes, strict=True)
             ]
         )
@@ -188,13 +179,6 @@ def _refined_ends(law: Law, weights: Weights, codes: IntArray) -> tuple[FloatArr
     low, high = (np.full((len(cuts), 1), end) for end in (domain.low, domain.high))
     after = cuts + 1 if domain.integer else cuts
     return np.concatenate([cuts, high], axis=1), np.concatenate([low, after], axis=1)
-
-
-def _holds(cuts: FloatArray, upper: FloatArray) -> IntArray:
-    """Return the bin between ``cuts`` that holds each refined one, by its upper end."""
-    if cuts.ndim == 1 and upper.ndim == 1:
-        return np.searchsorted(cuts, upper)
-    return np.asarray((cuts[..., None, :] < upper[..., :, None]).sum(axis=-1))
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")

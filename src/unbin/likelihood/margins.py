@@ -24,14 +24,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from unbin._typing import FloatArray, IntArray
-
-BinArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
+from unbin._typing import BinArray, FloatArray, IntArray
 
 _TOL = 1e-9
 """People by which a sum may be off where rounding allows it."""

@@ -23,18 +23,17 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from unbin._blocks import Span, spans_of
-from unbin._typing import FloatArray, IntArray, TextArray
+from unbin._blocks import Span, block_of_rows, spans_of
+from unbin._typing import BinArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family
-from unbin.likelihood.counts import PublishedCounts, representative_values
+from unbin.likelihood.counts import PublishedCounts, bins_holding, representative_values
 from unbin.likelihood.hidden import whole_counts
-from unbin.likelihood.margins import MET, BinArray, Cells, Raked, tilt
+from unbin.likelihood.margins import MET, Cells, Raked, tilt
 from unbin.likelihood.raking import (
     MIX,
     counts_to_meet,
@@ -123,11 +122,6 @@ class _Bins:
     held: BinArray
 
 
-def _codes(start: IntArray) -> Any:
-    """Return the block of each row, in 32 bits as those of further tables."""
-    return np.repeat(np.arange(len(start) - 1, dtype=np.int32), np.diff(start))
-
-
 @dataclass(frozen=True)
 class JointRaking:
     """What is needed to impute the targets of rows that several tables count.
@@ -196,7 +190,7 @@ class JointRaking:
             eta=design.eta(theta),
             start=design.start,
             order=design.order,
-            codes=(_codes(design.start), *design.in_memory().others),
+            codes=(block_of_rows(design.start, np.int32), *design.in_memory().others),
             counts=tuple(counts_to_meet(release, family, fitted) for release, fitted in pairs),
             names=tables.names,
             blocks=tuple(release.blocks for release in tables.releases),
@@ -268,7 +262,7 @@ class JointRaking:
     @cached_property
     def _grid(self) -> FloatArray:
         """The cuts of all tables whose blocks share their bins."""
-        cuts = [_cuts_of(counts)[0] for counts in self.counts if counts.shared]
+        cuts = [counts.cuts() for counts in self.counts if counts.shared]
         return np.unique(np.concatenate([*cuts, np.zeros(0)]))
 
     @property
@@ -290,7 +284,7 @@ class JointRaking:
         inner = _distinct(np.concatenate([inner, *own], axis=1))
         end = np.full((len(inner), 1), np.inf)
         upper, lower = np.hstack([inner, end]), np.hstack([-end, inner])
-        held = np.stack([_cuts_below(cut, upper) for cut in cuts])
+        held = np.stack([bins_holding(cut, upper) for cut in cuts])
         domain, real = self.family.domain, lower < np.inf
         lower = np.where(real, np.maximum(lower + domain.integer, domain.low), np.inf)
         upper = np.where(real, np.minimum(upper, domain.high), -np.inf)
@@ -397,12 +391,10 @@ class JointRaking:
 # -- refined bins ----------------------------------------------------------------------------------
 
 
-def _cuts_of(counts: PublishedCounts, codes: IntArray | None = None) -> FloatArray:
-    """Return the cuts between the bins of rows' blocks, inf in padding; one row if all share."""
-    lower, upper = np.atleast_2d(counts.lower, counts.upper)
-    if codes is not None and not counts.shared:
-        lower, upper = lower[codes], upper[codes]
-    return np.where(lower[:, 1:] <= upper[:, 1:], upper[:, :-1], np.inf)
+def _cuts_of(counts: PublishedCounts, codes: IntArray) -> FloatArray:
+    """Return the cuts between the bins of rows' blocks, (n, K - 1); one row if all share them."""
+    cuts = counts.cuts()
+    return cuts[None] if counts.shared else np.asarray(cuts[codes])
 
 
 def _distinct(cuts: FloatArray) -> FloatArray:
@@ -410,14 +402,6 @@ def _distinct(cuts: FloatArray) -> FloatArray:
     cuts = np.sort(cuts, axis=1)
     again = np.diff(cuts, axis=1, prepend=-np.inf) == 0
     return np.sort(np.where(again, np.inf, cuts), axis=1)
-
-
-def _cuts_below(cuts: FloatArray, values: FloatArray) -> BinArray:
-    """Return how many cuts of a row lie below each value, which is the number of its bin."""
-    found = np.zeros(values.shape, np.int32)
-    for cut in cuts.T:
-        found += cut[:, None] < values
-    return found
 
 
 @njit(cache=True, nogil=True)

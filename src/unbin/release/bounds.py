@@ -68,11 +68,6 @@ class _Ends:
         return True
 
 
-def has_hidden(tables: Tables) -> bool:
-    """Tell whether a table has counts that are only known as intervals."""
-    return any(release.histogram.hidden().any() for release in tables.releases)
-
-
 def tighten(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
     """Narrow the hidden counts of every table by what the others count.
 
@@ -88,7 +83,7 @@ def tighten(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
     ReleaseError
         Where the tables cannot be true together.
     """
-    if not has_hidden(tables):
+    if not any(release.histogram.hidden().any() for release in tables.releases):
         return tables
     sums = [each for nest in find_nests(tables, codes) for each in _sums(tables, nest)]
     ends = [_Ends(*release.histogram.interval()) for release in tables.releases]

@@ -20,7 +20,7 @@ from unbin.exceptions import (
     ReleaseError,
     SplitBlockError,
 )
-from unbin.release.bounds import has_hidden, tighten
+from unbin.release.bounds import tighten
 from unbin.release.consistency import TablesCheck, check_tables
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
@@ -196,8 +196,6 @@ def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
 
     ``codes`` are the blocks of each row in each table; people in files have none.
     """
-    if not has_hidden(tables):
-        return tables
     try:
         return tighten(tables, codes)
     except ReleaseError as error:
@@ -231,25 +229,27 @@ def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarge
                 f"join: the tables must be of the same people, got {len(tables[0])} rows in the "
                 f"first and {len(table)} in table {k + 1}; align all of them with the rows of X"
             )
-    seen: dict[tuple[bytes, ...], int] = {}
+    seen: dict[bytes, list[int]] = {}
     for k, table in enumerate(tables):
-        j = seen.setdefault(_content(table), k)
-        if j != k:
-            raise ParameterError(
-                f"join: tables must be different, got the same one as table {j + 1} and table "
-                f"{k + 1}; pass it once"
-            )
+        alike = seen.setdefault(_numbers(table.release), [])
+        for j in alike:
+            if np.array_equal(tables[j].codes, table.codes):
+                raise ParameterError(
+                    f"join: tables must be different, got the same one as table {j + 1} and table "
+                    f"{k + 1}; pass it once"
+                )
+        alike.append(k)
     return tables
 
 
-def _content(table: AggregatedTarget) -> tuple[bytes, ...]:
-    """Return what tells a table from others: its numbers, and whom they count."""
-    histogram, order = table.release.histogram, table.release.order_statistics
-    means = np.zeros(0) if table.release.means is None else table.release.means
-    return tuple(
-        sha256(np.ascontiguousarray(values).data).digest()
-        for values in (
-            table.codes, histogram.start, histogram.lower, histogram.upper, *histogram.interval(),
-            order.start, order.rank, order.value, means,
-        )
-    )  # fmt: skip
+def _numbers(release: Release) -> bytes:
+    """Return a digest of what was published, whoever it is about."""
+    histogram, order = release.histogram, release.order_statistics
+    digest = sha256()
+    for values in (
+        histogram.start, histogram.lower, histogram.upper, *histogram.interval(), order.start,
+        order.rank, order.value, np.zeros(0) if release.means is None else release.means,
+    ):  # fmt: skip
+        digest.update(np.int64(len(values)).tobytes())
+        digest.update(np.ascontiguousarray(values).data)
+    return digest.digest()

@@ -6,7 +6,7 @@ an order that never changes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,9 +33,10 @@ def moments(rows: TorchRows, views: Sequence[View], free: FloatArray) -> tuple[B
     """See ``likelihood.joint.joint_moment_sums``."""
     law, width = _law(views), rows.matrix.shape[2]
     m, folds = law.coordinates.n_row_nuisance, [_starts(view) for view in views]
+    stacked = _stacks(rows, law, free)
     totals: list[Any] = [None] * len(views)
     for tiles in rows.batches(law.n_bins * (width + 2 + m + law.n_bins)):
-        stack, part = _stack(rows, law, free, tiles), rows.matrix[tiles]
+        stack, part = stacked(tiles), rows.matrix[tiles]
         for t, starts in enumerate(folds):
             own = _folded(stack, starts)
             if t == 0:
@@ -55,11 +56,12 @@ def shifts(
 ) -> tuple[BlockSums, ...]:
     """See ``likelihood.joint.shift_cells``."""
     law = _law(views)
+    stacked = _stacks(rows, law, free)
     codes = [_codes(rows, t) for t in range(len(views))]
     pairs = [torch.unique(code * width + codes[s], return_inverse=True) for code in codes]
     totals: list[Any] = [None] * len(views)
     for tiles in rows.batches(2 * law.n_bins):
-        stack, people = _stack(rows, law, free, tiles), rows.people(tiles)
+        stack, people = stacked(tiles), rows.people(tiles)
         for t, (view, (cells, place)) in enumerate(zip(views, pairs, strict=True)):
             slope = _folded(stack, _starts(view))[1] * people[..., 0]
             _add(totals, t, sum_by(place[tiles], slope.flatten(1).T, len(cells)))
@@ -76,16 +78,18 @@ def meat(
     p, device = len(free), rows.machine.device
     send = {"dtype": torch.float64, "device": device}
     stacked = torch.as_tensor(weights.stacked, **send)
-    bins = [np.searchsorted(cuts, law.upper) for cuts in weights.cuts]
+    held = (np.searchsorted(cuts, law.upper) for cuts in weights.cuts)
+    bins = [torch.as_tensor(each, device=device) for each in held]
+    probabilities = _stacks(rows, law, free)
     total = torch.zeros((p, p), **send)
     pulls: list[Any] = [None] * len(bins)
     for tiles in rows.batches(law.n_bins * p * 2):
-        stack = _stack(rows, law, free, tiles).double().flatten(2)  # (2 + m, K, n)
+        stack = probabilities(tiles).double().flatten(2)  # (2 + m, K, n)
         people = rows.people(tiles).double().flatten()
         a = torch.zeros((stack.shape[2], law.n_bins, p), **send)
         for t, which in enumerate(bins):
             first = int(weights.start[t]) + _codes(rows, t, tiles).flatten() * int(weights.size[t])
-            a += stacked[first[:, None] + torch.as_tensor(which, device=device)]
+            a += stacked[first[:, None] + which]
         q, slope = stack[0].T, stack[1].T
         level = q[:, None] @ a
         root = torch.sqrt(q.clamp(min=0.0) * people[:, None])[..., None]
@@ -143,12 +147,17 @@ def _law(views: Sequence[View]) -> Law:
     return views[0].law
 
 
-def _stack(rows: TorchRows, law: Law, free: FloatArray, tiles: slice) -> Tensor:
-    """Return probabilities and derivatives of a batch's people in refined bins."""
+def _stacks(rows: TorchRows, law: Law, free: FloatArray) -> Callable[[slice], Tensor]:
+    """Return what gives probabilities and derivatives of a batch's people in refined bins."""
     theta, nuisance = law.coordinates.split(free)
     bins = Bins(law.family, law.lower, law.upper, nuisance, rows.machine)
-    points = law.points(rows.eta(rows.theta(theta), tiles))
-    return law.average([bins.at(eta, rows.tile_block[tiles]).stack for eta in points])
+    at = rows.theta(theta)
+
+    def stack(tiles: slice) -> Tensor:
+        points = law.points(rows.eta(at, tiles))
+        return law.average([bins.at(eta, rows.tile_block[tiles]).stack for eta in points])
+
+    return stack
 
 
 def _starts(view: View) -> IntArray | None:
