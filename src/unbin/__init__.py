@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from unbin.release import AggregatedTarget, Release
     from unbin.release.aggregation import aggregate
     from unbin.release.join import join
+    from unbin.release.observed import observed
     from unbin.release.readers import read_release
     from unbin.results import plots, report
     from unbin.results.persistence import load, save
@@ -35,6 +36,7 @@ __all__ = [
     "exceptions",
     "join",
     "load",
+    "observed",
     "permutation_test",
     "plots",
     "read_release",
@@ -54,6 +56,7 @@ _HOME = {
     "cross_validate": "unbin.selection",
     "join": "unbin.release.join",
     "load": "unbin.results.persistence",
+    "observed": "unbin.release.observed",
     "permutation_test": "unbin.permutation",
     "read_release": "unbin.release.readers",
     "save": "unbin.results.persistence",

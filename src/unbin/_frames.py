@@ -54,6 +54,12 @@ def select_columns(frame: Any, names: Sequence[str]) -> Any:
     return nw.from_native(frame, eager_only=True)[list(names)].to_native()
 
 
+def take_rows(X: Any, rows: IntArray) -> Any:
+    """Return some rows of a frame in memory, as a frame of its kind, or of an array."""
+    frame = _frame(X)
+    return np.asarray(X)[rows] if frame is None else frame[rows.tolist()].to_native()
+
+
 def _frame(values: Any) -> nw.DataFrame[Any] | None:
     """Return a frame in memory as narwhals sees it; None for anything else."""
     try:

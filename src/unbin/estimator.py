@@ -266,6 +266,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         offset: ArrayLike | None = None,
         block: Any = None,
         features: Sequence[str] | None = None,
+        weights: Any = None,
+        weighting: str = "frequency",
+        observed: str | None = None,
+        disjoint: bool = False,
+        sample_weight: ArrayLike | None = None,
     ) -> AggregatedGLM:
         """Fit the model.
 
@@ -293,6 +298,18 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         features : list of str, optional
             The columns that are features, of files, Dask frames, and frames of which y names
             columns.
+        weights : str, optional
+            The column that says how many people each row stands for, of the same sources; beside a
+            Dask array or a tensor an array or a tensor. Where rows are tied to a table beforehand,
+            weights belong there: ``release.align(blocks, weights=w)``.
+        weighting : {"frequency", "survey"}
+            See ``Release.align``.
+        observed : str, optional
+            The column of outcomes that are known, missing where nobody knows; see ``observed``.
+        disjoint : bool
+            The tables do not count the outcomes that are known.
+        sample_weight : (n,), optional
+            Of observed targets: how often each row counts, as in scikit-learn.
 
         Returns
         -------
@@ -300,7 +317,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """
         family, settings = self._check_parameters()
         engine = open_engine(self.engine, settings.options)
-        given = Given(offset, block, features)
+        given = Given(
+            offset, block, features, weights, weighting, observed, disjoint, sample_weight
+        )
         with place(X, y, given, engine=engine, family=family, model=self) as placed:
             method = METHODS["observed" if placed.observed else self.method]
             fits = [method(*target, family, settings) for target in placed.targets]

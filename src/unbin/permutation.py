@@ -46,7 +46,6 @@ from unbin.likelihood.statistics import published_counts, published_order
 from unbin.release import Release, tables
 from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget
-from unbin.rows.contextual import block_context
 
 _BLOCKS_PER_DEAL = 10
 _TIE = 1e-12
@@ -194,7 +193,7 @@ class _Job:
 
     def with_release(self, release: Release) -> AggregatedTarget | JoinedTarget:
         """Return the target with another release in place of the one whose blocks are dealt out."""
-        changed = AggregatedTarget(release, self.target.codes, self.target.name)
+        changed = self.target.with_release(release)
         if self.joined is None:
             return changed
         tables = self.joined.tables
@@ -291,7 +290,8 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
     release = job.target.release
-    x = block_context(job.matrix(), release.blocks, job.target.codes, release.n).means
+    weights = None if job.target.weights is None else job.target.weights.values
+    x = block_context(job.matrix(), release.blocks, job.target.codes, weights).means
     known = np.isfinite(mean)
     mean, x, people = mean[known], x[known], release.n[known]
     if len(mean) <= x.shape[1] + 2:

@@ -27,7 +27,7 @@ def test_context_is_the_block_mean():
     X, y, blocks, means = people(0.0, n_blocks=5)
     X = np.column_stack([X, means[:, 0]])  # a feature of the block itself
     target = unbin.aggregate(y, blocks, 4).align(blocks)
-    context = block_context(X, target.release.blocks, target.codes, target.release.n)
+    context = block_context(X, target.release.blocks, target.codes)
     np.testing.assert_allclose(context.means[target.codes][:, :2], means)
     np.testing.assert_array_equal(context.used, [True, True, False])
     np.testing.assert_allclose(context.rows(len(X), blocks)[:, :2], means)

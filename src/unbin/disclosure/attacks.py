@@ -116,7 +116,7 @@ def _average(guesses: list[Guess]) -> Guess:
 
 
 def _exact(target: AggregatedTarget) -> AggregatedTarget:
-    return AggregatedTarget(without_noise(target.release), target.codes)
+    return target.with_release(without_noise(target.release))
 
 
 def _guess(name: str, model: AggregatedGLM, known: Knowledge) -> Guess:

@@ -27,6 +27,7 @@ from unbin.fitting.model import Fit, TableFit
 from unbin.release import Release
 from unbin.release.consistency import disagreement
 from unbin.release.join import JoinedTarget, Tables
+from unbin.release.observed import ObservedTarget
 from unbin.release.target import AggregatedTarget, is_release
 from unbin.rows.sources import Columns
 from unbin.rows.wide import check_wide
@@ -41,8 +42,10 @@ Target = AggregatedTarget | JoinedTarget
 def as_targets(y: Any) -> list[Target] | None:
     """Return the aggregated targets of ``fit``, or None when y holds observed numbers.
 
-    One table joined to no other is that table.
+    One table joined to no other, and to nobody known, is that table.
     """
+    if isinstance(y, ObservedTarget) or (isinstance(y, JoinedTarget) and not y.tables):
+        return None
     if isinstance(y, Target):
         return [_alone(y)]
     if isinstance(y, list | tuple) and any(isinstance(item, Target) for item in y):
@@ -60,9 +63,10 @@ def as_targets(y: Any) -> list[Target] | None:
 
 
 def _alone(target: Target) -> Target:
-    if isinstance(target, JoinedTarget) and len(target.tables) == 1:
-        return target.tables[0]
-    return target
+    if not isinstance(target, JoinedTarget) or len(target.tables) != 1:
+        return target
+    known = target.observed is not None and target.observed.known.any()
+    return target if known else target.tables[0]
 
 
 def context_blocks(tables: Sequence[TableFit], target: Target) -> TextArray:
@@ -113,6 +117,24 @@ def check_observed(y: FloatArray, family: Family) -> None:
             f"y: the value {outside:g} lies outside the domain {family.domain} of family "
             f"{family.name!r}; choose another family"
         )
+
+
+def check_sample_weight(weights: Any, n: int) -> FloatArray:
+    """Return how often each of n observed rows counts; some may not count at all."""
+    values = as_floats(weights, where="sample_weight", error=DomainError)
+    if values.shape != (n,):
+        raise AlignmentError(
+            f"sample_weight: must have one value per row of X, got {len(values)} for {n} rows; "
+            "check it"
+        )
+    odd = ~(np.isfinite(values) & (values >= 0))
+    if odd.any() or not values.any():
+        got = f"{values[odd][0]:g} in row {int(np.argmax(odd))}" if odd.any() else "0 in every row"
+        raise DomainError(
+            f"sample_weight: must be finite, at least 0 and not always 0, got {got}; correct it"
+        )
+    refuse_huge(values, where="sample_weight")
+    return values
 
 
 def check_init(init: ArrayLike) -> FloatArray:

@@ -22,6 +22,7 @@ from unbin.likelihood.diagnostics import Diagnostics, diagnose, diagnose_joint, 
 from unbin.likelihood.fit import fit_likelihood
 from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
 from unbin.likelihood.joint_fit import fit_joint
+from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
@@ -52,7 +53,8 @@ def likelihood_fit(
         designs[False] = people.design(settings.layout)
     if context is not None:
         designs[True] = people.design(settings.layout, context)
-    model, selection = _choose(designs, release, family, settings)
+    known = _known(people, release, designs, context)
+    model, selection = _choose(designs, release, known, family, settings)
 
     def solve(contextual: bool) -> LikelihoodFit:
         with _kept(designs[contextual], release, model.family, settings) as start:
@@ -60,6 +62,7 @@ def likelihood_fit(
                 designs[contextual],
                 release,
                 model.family,
+                known.get(contextual),
                 alpha=model.alpha,
                 start=start,
                 tol=(10 * settings.tol) ** 2,
@@ -84,9 +87,31 @@ def _releases(release: Release | Tables) -> tuple[Release, ...]:
     return release.releases if isinstance(release, Tables) else (release,)
 
 
-def _fit(design: Design, release: Release | Tables, family: Family, **how: Any) -> LikelihoodFit:
+def _known(
+    people: Everybody,
+    release: Release | Tables,
+    designs: dict[bool, Design],
+    context: Context | None,
+) -> dict[bool, KnownPeople]:
+    """Return the people whose outcome is known, without and with contextual effects."""
+    if not isinstance(release, Tables) or release.known is None:
+        return {}
+    told, found = release.known, {}
+    for contextual, design in designs.items():
+        rows = people.known(design, told.people, context if contextual else None)
+        found[contextual] = KnownPeople(rows, told.values, told.codes)
+    return found
+
+
+def _fit(
+    design: Design,
+    release: Release | Tables,
+    family: Family,
+    known: KnownPeople | None,
+    **how: Any,
+) -> LikelihoodFit:
     if isinstance(release, Tables):
-        return fit_joint(design, release.releases, family, **how)
+        return fit_joint(design, release.releases, family, known, **how)
     return fit_likelihood(design, release, family, **how)
 
 
@@ -265,6 +290,7 @@ METHODS: dict[str, Callable[..., Fit]] = {
 def _choose(
     designs: dict[bool, Design],
     release: Release | Tables,
+    known: dict[bool, KnownPeople],
     family: Family | None,
     settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
@@ -273,8 +299,11 @@ def _choose(
         return Candidate(family, settings.alpha, next(iter(designs))), None
     tables = _releases(release)
     families = [family] if family else candidate_families(tables, settings.n_trials)
+    if isinstance(release, Tables) and release.known is not None:
+        values = release.known.values
+        families = [each for each in families if each.domain.contains(values)]
     alphas = RIDGES if settings.alpha is None else None
-    return choose(designs, tables, families, alphas, settings.alpha or 0.0)
+    return choose(designs, tables, families, alphas, settings.alpha or 0.0, known=known)
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:

@@ -79,17 +79,19 @@ def fit_observed(
         )
     units = units_of_values(y, family)
     y, design = units.into(y[design.order]), design.in_units(units)
-    p = design.n_parameters
+    p, weights = design.n_parameters, design.in_memory().weights
     theta = np.zeros(p)
-    level = family.link(family.interior(np.full(1, y.mean()))) - design.block_means[0, -1]
+    mean = float(np.average(y, weights=weights))
+    level = family.link(family.interior(np.full(1, mean))) - design.block_means[0, -1]
     theta[: design.fit_intercept] = level
     if isinstance(family, BregmanFamily):
         objective = Objective(design, family, design.ridge(alpha), z=y)
         solution = lbfgs(objective, theta, tol=_TOL, max_iter=max_iter)
         fitted = p - int((~design.varies).sum())
-        nuisance = _moment_nuisance(family, y, design.eta(solution.theta), fitted)
+        nuisance = _moment_nuisance(family, y, design.eta(solution.theta), weights, fitted)
     else:
-        start = np.concatenate([theta, family.start_nuisance(float(y.mean()), float(y.var()))])
+        variance = float(np.average((y - mean) ** 2, weights=weights))
+        start = np.concatenate([theta, family.start_nuisance(mean, variance)])
         density = DensityObjective(design, family, y, design.ridge(alpha))
         solution = lbfgs(density, start, tol=_TOL, max_iter=max_iter)
         nuisance = solution.theta[p:]
@@ -112,7 +114,7 @@ class DensityObjective:
 
     def evaluate(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Return the objective and its gradient."""
-        p, n = self.design.n_parameters, len(self.y)
+        p, n = self.design.n_parameters, float(self.design.people.sum())
         slopes, nuisance = theta[:p], theta[p:]
         value, gradient = self.design.total(density_sums, self.family, self.y, slopes, nuisance)
         gradient /= n
@@ -121,9 +123,9 @@ class DensityObjective:
 
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Return the expected Hessian in theta, and 1 for each nuisance parameter."""
-        p = self.design.n_parameters
+        p, n = self.design.n_parameters, float(self.design.people.sum())
         result = np.eye(len(theta))
-        result[:p, :p] = _information(self.design, self.family, theta[:p], theta[p:]) / len(self.y)
+        result[:p, :p] = _information(self.design, self.family, theta[:p], theta[p:]) / n
         result[:p, :p] += np.diag(self.ridge)
         return result
 
@@ -139,9 +141,10 @@ def density_sums(
     y = y[rows.place : rows.place + len(rows)]
     model = family.density(y[:, None], rows.eta(theta), nuisance)
     density = np.maximum(model.density[:, 0], 1e-300)
-    by_theta = rows.gradient(model.d_eta[:, 0] / density)
-    by_nuisance = (model.d_nuisance[:, :, 0] / density).sum(axis=1)
-    return -float(np.log(density).sum()), -np.concatenate([by_theta, by_nuisance])
+    by_theta = rows.gradient(rows.weighed(model.d_eta[:, 0] / density))
+    by_nuisance = rows.weighed((model.d_nuisance[:, :, 0] / density).T).sum(axis=0)
+    value = -float(rows.weighed(np.log(density)).sum())
+    return value, -np.concatenate([by_theta, by_nuisance])
 
 
 def _information(
@@ -186,10 +189,13 @@ def _identification(
     return told, ""
 
 
-def _moment_nuisance(family: Family, y: FloatArray, eta: FloatArray, p: int) -> FloatArray:
+def _moment_nuisance(
+    family: Family, y: FloatArray, eta: FloatArray, weights: FloatArray | None, p: int
+) -> FloatArray:
     """Return the log of the residual standard deviation where the family has one."""
     if not family.nuisance_names:
         return np.zeros(0)
     residual = y - family.inverse_link(eta)
-    spread = float(residual @ residual) / max(len(y) - p, 1)
+    people = np.ones(len(y)) if weights is None else weights
+    spread = float(residual @ (people * residual)) / max(float(people.sum()) - p, 1)
     return np.array([0.5 * np.log(max(spread, 1e-300))])

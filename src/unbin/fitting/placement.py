@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from unbin._checks import check_choice, check_width
-from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked
-from unbin.exceptions import DomainError, EngineError, FitError, ParameterError
+from unbin._checks import check_choice, check_flag, check_width
+from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked, take_rows
+from unbin._typing import FloatArray, IntArray
+from unbin.exceptions import AlignmentError, DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
 from unbin.fitting.by_column import as_by_column, features_in, tables_of
 from unbin.fitting.inputs import (
@@ -24,12 +25,15 @@ from unbin.fitting.inputs import (
     check_observed,
     check_offset,
     check_rows,
+    check_sample_weight,
     warn_of_disagreement,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
-from unbin.release.join import Tables
+from unbin.release.join import JoinedTarget, Tables
+from unbin.release.observed import ObservedTarget
 from unbin.release.target import AggregatedTarget
+from unbin.release.weights import WEIGHTINGS
 from unbin.rows.engines import Blocks, Engine, Everybody
 from unbin.rows.parts import one_blas_thread
 from unbin.rows.survey import Surveyed
@@ -63,9 +67,40 @@ class Placed:
 class Given:
     """What ``fit`` was given beside X and y."""
 
-    offset: Any
-    block: Any
-    features: Sequence[str] | None
+    offset: Any = None
+    block: Any = None
+    features: Sequence[str] | None = None
+    weights: Any = None
+    weighting: str = "frequency"
+    observed: Any = None
+    disjoint: bool = False
+    sample_weight: Any = None
+
+
+def check_given(given: Given, *, source: bool, mapped: bool) -> None:
+    """Raise where columns are named beside rows that are tied to their tables already."""
+    check_choice("weighting", given.weighting, WEIGHTINGS)
+    check_flag("disjoint", given.disjoint)
+    if given.weights is None and given.weighting == "survey":
+        raise ParameterError(
+            "weighting: 'survey' needs the weights of the rows, got none; pass weights=..."
+        )
+    if given.observed is None and given.disjoint:
+        raise ParameterError(
+            "disjoint: is about outcomes that are known, got none; pass observed=..."
+        )
+    if source or mapped or given.block is not None:
+        return
+    if given.weights is not None:
+        raise ParameterError(
+            "weights: name a column of files and frames, got arrays; rows are tied to a table by "
+            "release.align(blocks, weights=...), and observed targets take sample_weight"
+        )
+    if given.observed is not None:
+        raise ParameterError(
+            "observed: names a column of files and frames, got arrays; pass "
+            "unbin.join(release.align(blocks), unbin.observed(y))"
+        )
 
 
 @contextmanager
@@ -84,6 +119,7 @@ def place(
         Targets must lie in its domain.
     model : AggregatedGLM
     """
+    check_given(given, source=is_source(X), mapped=isinstance(y, Mapping))
     if is_source(X):
         tables = tables_of(X, y, given.block)
         named = _named(model.contextual)
@@ -104,11 +140,17 @@ def place(
     if isinstance(y, Mapping):
         y = as_by_column(X, y, given.block).target(X)
         X, offset = features_in(X, given.features, given.offset)
-        given = Given(offset, None, None)
+        given = Given(offset)
     X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
+    if targets is not None and given.sample_weight is not None:
+        raise ParameterError(
+            "sample_weight: is for observed targets, got aggregated ones; tell how many people "
+            "each row stands for where rows are tied to the table: release.align(blocks, "
+            "weights=...)"
+        )
     # scikit-learn sets attributes of the model, which a failed fit must leave as they were
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):
@@ -150,8 +192,16 @@ def _observed(
             f"engine {engine.name!r}: fits aggregated targets, got observed ones; use "
             "engine='local'"
         )
+    weights = given.sample_weight
+    if isinstance(y, ObservedTarget | JoinedTarget):
+        X, y, weights, given = _those_known(X, y, weights, given)
     y = refuse_masked(y, where="y")
     X, y = validate_data(model, X, y, dtype=np.float64, y_numeric=True)
+    if weights is not None:
+        weights = check_sample_weight(weights, len(X))
+        kept = weights > 0
+        offset = given.offset if given.offset is None else np.asarray(given.offset)[kept]
+        X, y, weights, given = X[kept], y[kept], weights[kept], replace(given, offset=offset)
     refuse_huge(X, where="X")
     check_width(X.shape[1])
     y = as_floats(y, where="y", error=DomainError)
@@ -159,10 +209,31 @@ def _observed(
     if family is not None:
         check_observed(y, family)
     offset = check_offset(given.offset, len(X), family)
-    everybody = Blocks(np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)]))
+    names, codes, size = np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)])
+    everybody = Blocks(names, codes, size, weights=weights, everybody=weights)
     people = engine.rows(X, everybody, offset)
     names = getattr(model, "feature_names_in_", None)
     return Placed([(people, y)], True, False, X.shape[1], names)
+
+
+def _those_known(
+    X: Any, y: ObservedTarget | JoinedTarget, weights: Any, given: Given
+) -> tuple[Any, FloatArray, Any, Given]:
+    """Return the rows whose outcome is known, these outcomes, and their weights and offset."""
+    known = y if isinstance(y, ObservedTarget) else y.observed
+    assert known is not None
+    n = len(X) if isinstance(X, Sized) else X.shape[0]
+    if len(known) != n:
+        raise AlignmentError(
+            f"y: {len(known)} outcomes were observed, X has {n} rows; say NaN where nobody knows"
+        )
+    rows = known.rows
+    if not len(rows):
+        raise DomainError("y: must hold outcomes, got NaN in every row; join tables to them")
+    X = take_rows(X, rows)
+    weights = None if weights is None else as_floats(weights, where="sample_weight")[rows]
+    offset = None if given.offset is None else as_floats(given.offset, where="offset")[rows]
+    return X, known.values[rows], weights, replace(given, offset=offset)
 
 
 def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
@@ -201,26 +272,47 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
                 f"contextual: must be True, False, 'auto' or the name of a table, got {named!r}; "
                 "the target has one table"
             )
-        release = target.release
-        return Blocks(release.blocks, target.codes, release.n), release
+        return _blocks(target), target.release
     if named is not None:
         target = target.led_by(check_choice("contextual", named, target.names))
-    warn_of_disagreement(target.published, target.codes)
+    warn_of_disagreement(target.published, target.crossed)
     first, *others = target.tables
-    codes = tuple(table.codes for table in others)
-    return Blocks(first.release.blocks, first.codes, first.release.n, codes), target.published
+    blocks = _blocks(first, tuple(table.codes for table in others))
+    if target.observed is None:
+        return blocks, target.published
+    given = target.given[0].weights
+    everybody = None if given is None else given.values
+    known = replace(blocks, known=target.observed.rows, everybody=everybody)
+    return known, target.published
+
+
+def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Blocks:
+    release, weights = target.release, target.weights
+    size = np.bincount(target.codes, minlength=len(release))
+    if weights is None:
+        return Blocks(release.blocks, target.codes, size, others)
+    people, sampled = weights.values, weights.sampled
+    return Blocks(release.blocks, target.codes, size, others, people, sampled, everybody=people)
 
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
     """Return what was published on the modelled scale; raise if it leaves the family's domain."""
+    transform = TRANSFORMS[model.target_transform]
 
     def prepared(release: Release) -> Release:
-        release = TRANSFORMS[model.target_transform].release(release)
+        release = transform.release(release)
         if family is not None:
             release.check_domain(family.domain, family=family.name)
         return release
 
-    return release.changed(prepared) if isinstance(release, Tables) else prepared(release)
+    if not isinstance(release, Tables):
+        return prepared(release)
+    if release.known is not None:
+        values = transform.observed(release.known.values)
+        if family is not None:
+            check_observed(values, family)
+        release = replace(release, known=replace(release.known, values=values))
+    return release.changed(prepared)
 
 
 @contextmanager

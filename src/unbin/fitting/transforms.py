@@ -21,7 +21,7 @@ class Identity:
 
     def target(self, target: AggregatedTarget) -> AggregatedTarget:
         """Transform what was published."""
-        return AggregatedTarget(self.release(target.release), target.codes, target.name)
+        return target.with_release(self.release(target.release))
 
     def release(self, release: Release) -> Release:
         """Transform a release."""

@@ -10,7 +10,7 @@ the candidates scored by then.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -28,6 +28,7 @@ from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.joint import JointProblem, joint_sums, make_joint
 from unbin.likelihood.joint_fit import solve_joint
 from unbin.likelihood.joint_start import Start
+from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import starting_point
@@ -115,6 +116,7 @@ def choose(
     alphas: tuple[float, ...] | None,
     alpha: float,
     *,
+    known: Mapping[bool, KnownPeople] | None = None,
     n_splits: int = 5,
 ) -> tuple[Candidate, Selection]:
     """Compare candidates on held-out blocks.
@@ -131,8 +133,11 @@ def choose(
     alphas : tuple of float or None
         Ridges to try, in units as those of ``RIDGES``; None keeps ``alpha``.
     alpha : float
+    known : dict, optional
+        People whose outcome is known, by design; they are never held out.
     n_splits : int
     """
+    known = known or {}
     folds = _deal(tables, n_splits)
     variance = float(np.median(next(iter(designs.values())).scale ** 2))
     candidates: list[Candidate] = []
@@ -142,7 +147,8 @@ def choose(
         unit = variance / units_of(tables, family).slope ** 2
         ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
         try:
-            found = _path_scores(design, tables, family, ridges, folds)
+            people = known.get(contextual)
+            found = _path_scores(design, tables, family, ridges, folds, people)
         except (KeyboardInterrupt, FitInterruptedError):
             if not candidates:
                 raise
@@ -151,14 +157,15 @@ def choose(
         candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
         scores += list(found)
     held = [release for release, fold in zip(tables, folds, strict=True) if fold is not None]
-    people = float(sum(release.n.sum() for release in held))
-    chosen, error = _choose(candidates, np.array(scores), several=len(tables) > 1)
+    n_people = float(sum(release.n.sum() for release in held))
+    several = len(tables) > 1 or bool(known)
+    chosen, error = _choose(candidates, np.array(scores), several=several)
     selection = Selection(
         tuple(candidate.family.name for candidate in candidates),
         np.array([candidate.alpha for candidate in candidates]),
         tuple(candidate.contextual for candidate in candidates),
-        np.array(scores).sum(axis=1) / people,
-        error / people,
+        np.array(scores).sum(axis=1) / n_people,
+        error / n_people,
         chosen,
         stopped,
     )
@@ -184,6 +191,7 @@ def _path_scores(
     family: Family,
     ridges: list[float],
     folds: Sequence[IntArray | None],
+    people: KnownPeople | None,
 ) -> FloatArray:
     """Return the held-out score of every block for every ridge, shape (n_ridges, B).
 
@@ -191,9 +199,12 @@ def _path_scores(
     """
     units = units_of(tables, family)
     design, tables = design.in_units(units), [in_units(release, units) for release in tables]
-    trial = _OneTable.of(design, tables[0], family) if len(tables) == 1 else _SeveralTables.of(
-        design, tables, family
-    )  # fmt: skip
+    trial: _OneTable | _SeveralTables
+    if len(tables) == 1 and people is None:
+        trial = _OneTable.of(design, tables[0], family)
+    else:
+        people = None if people is None else people.in_units(units)
+        trial = _SeveralTables(make_joint(design, tables, family, people))
     common = [published_counts(release, get_family("gaussian").domain) for release in tables]
     n_folds = max(int(fold.max()) for fold in folds if fold is not None) + 1
     result = [np.zeros((len(ridges), 0 if fold is None else len(fold))) for fold in folds]
@@ -244,7 +255,9 @@ class _OneTable:
         parts = self.problem.design.by_block(
             count_sums, self.problem.family, *edges, theta, nuisance, then=lambda _, sums: sums[0]
         )
-        return [np.concatenate(list(parts))]
+        found = np.concatenate(list(parts))
+        factor = self.problem.factor
+        return [found if factor is None else found * factor[:, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +265,6 @@ class _SeveralTables:
     """A family tried on several tables of the same people."""
 
     problem: JointProblem
-
-    @classmethod
-    def of(cls, design: Design, tables: Sequence[Release], family: Family) -> _SeveralTables:
-        return cls(make_joint(design, tables, family))
 
     def counts(self) -> list[PublishedCounts]:
         return [table.counts for table in self.problem.tables]

@@ -34,6 +34,7 @@ def log_scores(
     *,
     edges: tuple[FloatArray, FloatArray] | None = None,
     average: Callable[..., FloatArray] | None = None,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
     """Return Σ_k c_bk log(m_bk / n_b) of every block, shape (B,); NaN of blocks without counts.
 
@@ -50,6 +51,8 @@ def log_scores(
         The bins of a family with thresholds; the release must be countable in them.
     average : callable, optional
         Averages a function of eta over the effects that new blocks have: ``Fit.over_effects``.
+    weights : (n,), optional
+        People that each row stands for.
     """
     if edges is None:
         counts = published_counts(release, family.domain, smallest=1)
@@ -57,7 +60,7 @@ def log_scores(
         counts = _recount(release, *edges)
 
     def expect(at: FloatArray) -> FloatArray:
-        return expected_counts(counts, family, at, start, nuisance)
+        return expected_counts(counts, family, at, start, nuisance, weights)
 
     expected = expect(eta) if average is None else average(expect, eta)
     share = np.maximum(expected, 1e-300) / counts.n[:, None]
@@ -81,11 +84,17 @@ def expected_counts(
     eta: FloatArray,
     start: IntArray,
     nuisance: FloatArray,
+    weights: FloatArray | None = None,
 ) -> FloatArray:
-    """Return m_bk = Σ_i q_ik of people with given eta, shape (B, K)."""
+    """Return m_bk = Σ_i q_ik of people with given eta, shape (B, K), as many as were published."""
     blocks, nothing = np.arange(len(start) - 1), np.empty((len(eta), 0))
-    rows = Rows(nothing, eta, np.zeros(0, np.uint64), blocks, start, fit_intercept=False)
-    return count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
+    rows = Rows(
+        nothing, eta, np.zeros(0, np.uint64), blocks, start, fit_intercept=False, weights=weights
+    )
+    found = count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
+    if weights is not None:
+        found *= (counts.n / np.add.reduceat(weights, start[:-1]))[:, None]
+    return found
 
 
 @kernel
@@ -103,7 +112,8 @@ def count_sums(
         edges = edges_of(lower, upper, rows, tile)
         q = family.bins(rows.eta(theta, tile), *edges, nuisance).probability
         blocks, first = np.unique(rows.codes(tile), return_index=True)
-        total[np.searchsorted(rows.blocks, blocks)] += np.add.reduceat(q, first, axis=0)
+        sums = np.add.reduceat(rows.weighed(q, tile), first, axis=0)
+        total[np.searchsorted(rows.blocks, blocks)] += sums
     return (total,)
 
 

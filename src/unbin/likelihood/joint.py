@@ -31,7 +31,15 @@ from unbin._blocks import block_of_rows
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import BlockMoments, Law, RowModel, finish
+from unbin.likelihood.known import KnownPeople, KnownSums, known_problem, known_sums
+from unbin.likelihood.moments import (
+    BlockMoments,
+    Law,
+    RowModel,
+    add_sampling,
+    finish,
+    sampling_zeros,
+)
 from unbin.likelihood.problem import Problem, make_problem
 from unbin.likelihood.quasi_score import (
     Evidence,
@@ -45,8 +53,9 @@ from unbin.likelihood.quasi_score import (
     summed,
     used_statistics,
 )
-from unbin.likelihood.statistics import bins_between, orders_as_bins
+from unbin.likelihood.statistics import bins_between
 from unbin.release import Release
+from unbin.release.orders import orders_as_bins
 from unbin.rows.design import BlockSums, Design
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
@@ -117,11 +126,17 @@ class JointProblem:
         ``Rows.others``; all with the design of everybody.
     lower, upper : (K,)
         The common refinement of the bins that tables share among their blocks.
+    people : KnownPeople or None
+        Those whose outcome is known.
+    known : Problem or None
+        Their outcomes as a table.
     """
 
     tables: tuple[Problem, ...]
     lower: FloatArray
     upper: FloatArray
+    people: KnownPeople | None = None
+    known: Problem | None = None
 
     @property
     def first(self) -> Problem:
@@ -156,7 +171,7 @@ class JointProblem:
     def with_counts(self, counts: Sequence[PublishedCounts]) -> JointProblem:
         """Return the problem with other counts of each table."""
         pairs = zip(self.tables, counts, strict=True)
-        return joined([replace(table, counts=each) for table, each in pairs])
+        return joined([replace(table, counts=each) for table, each in pairs], self.people)
 
     def with_effects(
         self, variance: Sequence[float], shared: Sequence[FloatArray | None]
@@ -170,17 +185,23 @@ class JointProblem:
         return replace(self, tables=tables)
 
 
-def make_joint(design: Design, releases: Sequence[Release], family: Family) -> JointProblem:
-    """Combine rows, the releases of all partitions and a family.
+def make_joint(
+    design: Design,
+    releases: Sequence[Release],
+    family: Family,
+    people: KnownPeople | None = None,
+) -> JointProblem:
+    """Combine rows, the releases of all partitions, people who are known, and a family.
 
     Order statistics are read as counts of people between them: to first order their distribution
     is the same (Bahadur's representation), and people can be counted in several tables at once.
     """
-    return joined([make_problem(design, orders_as_bins(each), family) for each in releases])
+    counted = enumerate(map(orders_as_bins, releases))
+    return joined([make_problem(design, release, family, t) for t, release in counted], people)
 
 
-def joined(alone: Sequence[Problem]) -> JointProblem:
-    """Combine the problems of several tables of the rows of one design."""
+def joined(alone: Sequence[Problem], people: KnownPeople | None = None) -> JointProblem:
+    """Combine the problems of several tables of the rows of one design, and known people."""
     first = alone[0]
     shared = [table.counts for table in alone if table.counts.shared]
     cuts = np.unique(np.concatenate([np.zeros(0), *(counts.upper[:-1] for counts in shared)]))
@@ -200,7 +221,10 @@ def joined(alone: Sequence[Problem]) -> JointProblem:
         )
         for table in alone
     )
-    return JointProblem(tables, lower, upper)
+    known = None
+    if people is not None:
+        known = known_problem(people, first.family, coordinates, (lower, upper))
+    return JointProblem(tables, lower, upper, people, known)
 
 
 # -- scores ----------------------------------------------------------------------------------------
@@ -221,6 +245,8 @@ class JointSums:
         Of each table's blocks.
     spared : (p, p)
         What ``information`` holds only because hidden counts never take all of it.
+    known : KnownSums or None
+        What people whose outcome is known add to the first two.
     """
 
     score: FloatArray
@@ -228,6 +254,7 @@ class JointSums:
     tables: tuple[ScoreSums, ...]
     moments: tuple[BlockMoments, ...]
     spared: FloatArray
+    known: KnownSums | None = None
 
     @property
     def misfit(self) -> float:
@@ -268,7 +295,11 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
         found.append(sums)
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
     information = reduce(np.add, [sums.information for sums in found])
-    return JointSums(score, information, tuple(found), moments, spared)
+    known = None
+    if problem.known is not None:
+        known = known_sums(problem.known, problem.law, free)
+        score, information = score + known.score, information + known.information
+    return JointSums(score, information, tuple(found), moments, spared, known)
 
 
 def _weighed(table: Problem, said: Evidence, covariance: FloatArray) -> PartSums:
@@ -348,21 +379,30 @@ def joint_moment_sums(
         b, k = crossing.n_cells, views[crossing.tables[0]].n_statistics
         totals.append((np.zeros((b, k)), np.zeros((b, k, width)), np.zeros((b, k, k))))
     size = max(view.law.n_statistics for view in views)
+    sampling = [
+        sampling_zeros(rows, len(blocks), view.n_statistics)
+        for (blocks, _), view in zip(partitions, views, strict=True)
+    ]
     for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
         models = _models(rows, views, partitions, tile, free, True)
-        columns = rows.matrix[tile].T
+        columns, people = rows.matrix[tile].T, rows.people(tile)
+        if rows.sampled:
+            for model, (_, place), sums in zip(models, partitions, sampling, strict=True):
+                add_sampling(place[tile], model.mean, people, *sums)
         for crossing, sums in zip(crossings, totals, strict=True):
             first = crossing.tables[0]
             view, model = views[first], models[first]
             parts = (model.mean, model.d_eta, model.d_nuisance, model.extra)
             if first == 0:
-                accumulate(*parts, rows.matrix.T, tile.start, rows.start, *sums, True, view.n_bins)
+                columns_of = rows.matrix.T, people, tile.start, rows.start
+                accumulate(*parts, *columns_of, *sums, True, view.n_bins)
             else:
                 cells = crossing.cells([partitions[t][1][tile] for t in crossing.tables])
-                add_rows(cells, *parts, columns, *sums, view.n_bins)
+                add_rows(cells, *parts, columns, people, *sums, view.n_bins)
     pairs = zip(crossings, totals, strict=True)
     each = [own for crossing, sums in pairs for own in crossing.by_table(sums)]
-    return tuple(BlockSums(blocks, own) for (blocks, _), own in zip(partitions, each, strict=True))
+    found = zip(partitions, each, sampling, strict=True)
+    return tuple(BlockSums(blocks, own + sums) for (blocks, _), own, sums in found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -419,7 +459,9 @@ def _crossings(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def add_rows(codes, q, d_eta, d_nuisance, extra, columns, mean, slopes, cross, n_bins):  # type: ignore[no-untyped-def]
+def add_rows(  # type: ignore[no-untyped-def]
+    codes, q, d_eta, d_nuisance, extra, columns, weights, mean, slopes, cross, n_bins
+):
     """Add rows to the sums of their blocks, in whatever order they come; see ``accumulate``."""
     n, size = q.shape
     m = d_nuisance.shape[0]
@@ -444,9 +486,12 @@ def add_rows(codes, q, d_eta, d_nuisance, extra, columns, mean, slopes, cross, n
             _gather(extra[:, k], order, further[:, k])
     for j in range(len(columns)):
         _gather(columns[j], order, x[j])
+    people = np.empty(len(weights))
+    if len(weights):
+        _gather(weights, order, people)
     accumulate(
-        level.T, slope.T, moved.transpose(0, 2, 1), further, x, 0, start, mean, slopes, cross,
-        True, n_bins,
+        level.T, slope.T, moved.transpose(0, 2, 1), further, x, people, 0, start, mean, slopes,
+        cross, True, n_bins,
     )  # fmt: skip
 
 
@@ -475,6 +520,7 @@ def shared_covariance(
             if t == s:
                 continue
             e, block = cells[t].arrays[0], cells[t].blocks // width
+            e = e if table.factor is None else e * table.factor[block, None]
             size = (len(table.counts.n), e.shape[1], e.shape[1])
             total = np.zeros(size)
             add_squares(block, e, one, total)
@@ -500,7 +546,7 @@ def shift_cells(
     for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
         models = _models(rows, views, partitions, tile, free, False)
         for model, (_, place), total in zip(models, pairs, sums, strict=True):
-            add_to(place[tile], model.d_eta, total)
+            add_to(place[tile], rows.weighed(model.d_eta, tile), total)
     return tuple(BlockSums(cells, (total,)) for (cells, _), total in zip(pairs, sums, strict=True))
 
 

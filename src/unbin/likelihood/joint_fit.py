@@ -35,6 +35,7 @@ from unbin.likelihood.joint import (
 )
 from unbin.likelihood.joint_start import Start
 from unbin.likelihood.joint_variance import score_variance
+from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.means import log_misfit, solve_dispersion
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
@@ -56,13 +57,14 @@ def fit_joint(
     design: Design,
     releases: Sequence[Release],
     family: Family,
+    people: KnownPeople | None = None,
     *,
     alpha: float = 0.0,
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
 ) -> LikelihoodFit:
-    """Estimate the coefficients of people from several tables about them.
+    """Estimate the coefficients of people from several tables about them, and known outcomes.
 
     Parameters
     ----------
@@ -70,7 +72,10 @@ def fit_joint(
         Rows laid out in the blocks of the first release, with their blocks in the others.
     releases : sequence of Release
         Aligned with the partitions of the design.
-    family, alpha, start, tol, max_iter
+    family : Family
+    people : KnownPeople, optional
+        Whose outcome is known; no table counts them.
+    alpha, start, tol, max_iter
         As for :func:`unbin.likelihood.fit.fit_likelihood`.
 
     Returns
@@ -80,7 +85,10 @@ def fit_joint(
     """
     units = units_of(releases, family)
     scaled = [in_units(release, units) for release in releases]
-    problem = make_joint(design.in_units(units), scaled, family)
+    known = None if people is None else people.in_units(units)
+    if known is not None and family.free_shape and releases[0].histogram.closed == "left":
+        known = replace(known, values=np.nextafter(known.values, np.inf))
+    problem = make_joint(design.in_units(units), scaled, family, known)
     _check_informative(problem)
     penalty = ridge_penalty(problem.first, alpha * units.slope**2)
     first = Start.of(problem)
@@ -105,7 +113,7 @@ def fit_joint(
 
 def _check_informative(problem: JointProblem) -> None:
     tells = [table.counts.informative or table.means is not None for table in problem.tables]
-    if not any(tells):
+    if not any(tells) and problem.known is None:
         raise ReleaseError(
             "tables: must distinguish people, got one bin or one value for everybody in each; "
             "publish more bins"
@@ -130,6 +138,7 @@ def solve_joint(
     never one that explains them worse than slopes of 0 do.
     """
     counted = any(table.counts.informative for table in problem.tables)
+    counted = counted or problem.known is not None
     if not counted and problem.first.coordinates.n_nuisance:
         return _solve_means(problem, free, penalty, tol, max_iter)
     result = _solve(problem, free, penalty, tol, max_iter)
@@ -285,6 +294,19 @@ def taken_up(information: FloatArray, meat: FloatArray) -> float:
     return float(np.trace(solve_scaled(information, meat)))
 
 
+def _taken_by_tables(sums: JointSums, meat: FloatArray) -> float:
+    """Return what fitting takes from the misfit of the tables, where people are known too.
+
+    With U = U_t + U_o, E Q falls by 2 tr(H⁻¹ M_t) - tr(H_t H⁻¹ M H⁻¹): ``taken_up`` without U_o.
+    """
+    if sums.known is None:
+        return taken_up(sums.information, meat)
+    own = sums.known.information
+    spread = solve_scaled(sums.information, meat)
+    moved = solve_scaled(sums.information, sums.information - own)
+    return 2 * taken_up(sums.information, meat - own) - float(np.trace(moved @ spread))
+
+
 def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, first = result.free, result.sums, problem.first
@@ -308,7 +330,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         information=back.T @ sums.information @ back,
         model_covariance=jacobian @ (bare @ meat @ bare) @ jacobian.T,
         misfit=float(np.concatenate(misfit).sum()),
-        df=sums.df - taken_up(sums.information, by_people),
+        df=sums.df - _taken_by_tables(sums, by_people),
         block_misfit=np.concatenate(misfit),
         block_df=np.concatenate([own.block_df for own in sums.tables]),
         log_score=joint_log_score(problem, sums),

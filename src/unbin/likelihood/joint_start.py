@@ -32,7 +32,9 @@ class Start:
         """Read them off the tables."""
         sums = problem.first.design.total(column_sums)
         size = [table.counts.n for table in problem.tables]
-        means = [own.arrays[0] / n[:, None] for own, n in zip(sums, size, strict=True)]
+        weight = problem.first.design.weight or size
+        people = [np.where(each > 0, each, 1.0)[:, None] for each in weight]
+        means = [own.arrays[0] / n for own, n in zip(sums, people, strict=True)]
         each = [
             block_targets(table.counts, None if table.means is None else table.means.mean)
             for table in problem.tables
@@ -41,6 +43,13 @@ class Start:
             np.concatenate([targets.mean for targets in each]),
             np.concatenate([targets.variance for targets in each]),
         )
+        if problem.known is not None and problem.known.means is not None:
+            known, values = problem.known, problem.known.means.mean
+            targets = BlockTargets(
+                np.append(targets.mean, values),
+                np.append(targets.variance, np.full(len(values), np.nan)),
+            )
+            size, means = [*size, known.counts.n], [*means, known.design.block_means]
         return cls(problem, targets, np.concatenate(size), np.concatenate(means))
 
     def point(self) -> FloatArray:
@@ -98,7 +107,7 @@ def column_sums(rows: Rows) -> tuple[BlockSums, ...]:
     width = rows.matrix.shape[1] + 1
     totals = [np.zeros((len(blocks), width)) for blocks, _ in partitions]
     for tile in rows.tiles():
-        values = np.column_stack([rows.matrix[tile], rows.offset[tile]])
+        values = rows.weighed(np.column_stack([rows.matrix[tile], rows.offset[tile]]), tile)
         for total, (_, place) in zip(totals, partitions, strict=True):
             add_to(place[tile], values, total)
     each = zip(partitions, totals, strict=True)

@@ -14,6 +14,10 @@ Counts hidden in a table are replaced by their expectation given what is known, 
 P_g = 1 - V_g S_g⁻¹ of their variation, V_g the variance of what is hidden: W_g is replaced by
 P_gᵀ W_g in A_i, and what the expectation itself varies by beyond that, V_g - V_g S_g⁻¹ V_g, is
 added as noise of the table, as is the noise that a publisher added.
+
+A row that stands for w people counts w times. Where the rows are a sample of the people, all tables
+share what the sample got wrong: Σ w (w - 1) a_i a_iᵀ with a_i = Σ_t W_{g_t(i)}ᵀ (q_i - q̄_{g_t(i)})
+is added, q̄_g the mean over the block.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.counts import bins_holding
 from unbin.likelihood.joint import JointProblem, JointSums, add_to, partitions_of
+from unbin.likelihood.known import add_known
 from unbin.likelihood.moments import BlockMoments, Law
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import evidence, reference_bins, used_statistics
@@ -55,6 +60,8 @@ class Weights:
         Tables whose last statistic is a total.
     variance : (T,)
         Of the random intercept of each table's blocks.
+    level : tuple of (B_t, p)
+        W_gᵀ q̄_g.
     """
 
     stacked: FloatArray
@@ -63,6 +70,7 @@ class Weights:
     cuts: tuple[FloatArray, ...]
     total: BoolArray
     variance: FloatArray
+    level: tuple[FloatArray, ...]
 
     @property
     def pulls(self) -> BoolArray:
@@ -80,10 +88,14 @@ def score_variance(
     H⁻¹ M H⁻¹ is then large, as it should be.
     """
     tables = problem.tables
-    stacked, noise = [], np.zeros((len(free), len(free)))
+    stacked, level, noise = [], [], np.zeros((len(free), len(free)))
     for table, part in zip(tables, sums.moments, strict=True):
         weight, own = _weights(table, part)
         noise += own
+        if table.factor is not None:
+            weight *= table.factor[:, None, None]
+        average = part.mean / table.counts.n[:, None]
+        level.append(np.einsum("bl,blp->bp", average, weight))
         stacked.append(weight.reshape(-1, len(free)))
     size = np.array([table.n_statistics for table in tables])
     weights = Weights(
@@ -93,11 +105,17 @@ def score_variance(
         tuple(table.counts.cuts() for table in tables),
         np.array([table.means is not None for table in tables]),
         np.array([table.block_variance for table in tables]),
+        tuple(level),
     )
-    meat, pulls = problem.first.design.total(meat_sums, problem.law, free, weights)
+    meat, sides = problem.first.design.total(meat_sums, problem.law, free, weights)
+    pulls = [side.arrays[0] for side in sides]
+    if sums.known is not None and problem.people is not None:
+        along = sums.known.along
+        meat = meat + sums.known.information - weights.variance.sum() * along.T @ along
+        add_known(pulls, problem.people.codes, along)
     effects = np.zeros_like(meat)
     for table, pull in zip(tables, pulls, strict=True):
-        effects += table.block_variance * pull.arrays[0].T @ pull.arrays[0]
+        effects += table.block_variance * pull.T @ pull
     return np.asarray(meat + noise + sums.spared), effects
 
 
@@ -150,14 +168,20 @@ def meat_sums(
                 for cuts, code in zip(weights.cuts, codes, strict=True)
             ]
         )
-        along = add_meat(
-            model.mean, model.extra, model.d_eta, codes, bins, lower.shape[-1],
+        along, level = add_meat(
+            model.mean, model.extra, model.d_eta, codes, bins, lower.shape[-1], rows.people(tile),
             weights.stacked, weights.start, weights.size, weights.total, meat,
         )  # fmt: skip
-        meat -= weights.variance.sum() * along.T @ along
+        weighed = rows.weighed(along, tile)
+        meat -= weights.variance.sum() * along.T @ weighed
+        if rows.sampled:
+            for own, code in zip(weights.level, codes, strict=True):
+                level -= own[code]
+            people = rows.people(tile)
+            meat += level.T @ (np.maximum(people * (people - 1), 0.0)[:, None] * level)
         for pulled, pull, (_, place) in zip(weights.pulls, pulls, partitions, strict=True):
             if pulled:
-                add_to(place[tile], along, pull)
+                add_to(place[tile], weighed, pull)
     found = zip(weights.pulls, partitions, pulls, strict=True)
     return meat, tuple(
         BlockSums(blocks if pulled else blocks[:0], (pull,)) for pulled, (blocks, _), pull in found
@@ -183,21 +207,22 @@ def _refined_ends(law: Law, weights: Weights, codes: IntArray) -> tuple[FloatArr
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def add_meat(  # type: ignore[no-untyped-def]
-    q, extra, d_eta, codes, bins, n_bins, stacked, start, sizes, total, meat
+    q, extra, d_eta, codes, bins, n_bins, people, stacked, start, sizes, total, meat
 ):
-    """Add Σ A_iᵀ Cov_i A_i to ``meat``, and return A_iᵀ ∂q_i/∂eta, (n, p).
+    """Add Σ A_iᵀ Cov_i A_i to ``meat``, and return A_iᵀ ∂q_i/∂eta and A_iᵀ q_i, both (n, p).
 
     Cov_i is Σ_k q_k (u_k - ū)(u_k - ū)ᵀ over bins; a total varies with the mean of the bin, and
-    within it. ``bins`` are (T, n, K), or (T, 1, K) where they are the same for all rows.
+    within it. ``bins`` are (T, n, K), or (T, 1, K) where they are the same for all rows; ``people``
+    those that each row stands for, empty where it is one.
     """
     n, size = q.shape
     p, n_tables, by_row = stacked.shape[1], len(start), bins.shape[1] > 1
-    along = np.zeros((n, p))
+    along, levels = np.zeros((n, p)), np.zeros((n, p))
     batched, filled = np.zeros((_BATCH + size + 1, p)), 0
-    a, level = np.zeros((size, p)), np.zeros(p)
+    a = np.zeros((size, p))
     for i in range(n):
         a[:] = 0.0
-        level[:] = 0.0
+        level, weight = levels[i], people[i] if len(people) else 1.0
         for t in range(n_tables):
             first = start[t] + codes[t, i] * sizes[t]
             for k in range(n_bins):
@@ -217,7 +242,7 @@ def add_meat(  # type: ignore[no-untyped-def]
         for k in range(n_bins):
             if q[i, k] <= 0.0:
                 continue
-            root = np.sqrt(q[i, k])
+            root = np.sqrt(weight * q[i, k])
             away = extra[i, k] / q[i, k] if size > n_bins else 0.0
             within -= q[i, k] * away * away
             for r in range(p):
@@ -228,9 +253,12 @@ def add_meat(  # type: ignore[no-untyped-def]
             filled += 1
         if within > 0.0:
             for r in range(p):
-                batched[filled, r] = np.sqrt(within) * a[size - 1, r]
+                batched[filled, r] = np.sqrt(weight * within) * a[size - 1, r]
             filled += 1
         if filled >= _BATCH or i == n - 1:
             meat += np.dot(batched[:filled].T, batched[:filled])
             filled = 0
-    return along
+        if size > n_bins:
+            for r in range(p):
+                level[r] += q[i, n_bins] * a[size - 1, r]
+    return along, levels

@@ -6,8 +6,10 @@ count). People are independent given their features, so with q_i the bin probabi
 
     m_b = Σ q_i,    D_b = ∂m_b/∂(free parameters),    S_b = diag(Σ q_i) - Σ q_i q_iᵀ
 
-exactly. Sums over rows add over parts of the rows, wherever they are, and tiles of a few thousand
-rows are worked on at a time, so that no array grows with n × K.
+exactly. A row that stands for w people counts w times. If the rows are a sample of the people, w
+their design weights, m_b is itself an estimate: its variance Σ w (w - 1)(q_i - q̄)(q_i - q̄)ᵀ, with q̄
+the mean of the block, is added to S_b. Sums over rows add over parts of the rows, wherever they
+are, and tiles of a few thousand rows are worked on at a time, so that no array grows with n × K.
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+from numba import njit
 
+from unbin._linalg import like
 from unbin._typing import FloatArray
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates
@@ -233,25 +237,52 @@ def map_moments(
 
 
 @kernel
-def moment_sums(
-    rows: Rows, law: Law, free: FloatArray, covariance: bool
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return, by block, Σ q, Σ dq/d(intercept, slopes, nuisance), and -Σ q qᵀ.
+def moment_sums(rows: Rows, law: Law, free: FloatArray, covariance: bool) -> tuple[FloatArray, ...]:
+    """Return, by block, Σ q, Σ dq/d(intercept, slopes, nuisance), and -Σ q qᵀ, all over people.
 
-    The row of a total in the last one holds the total's covariances instead.
+    The row of a total in the last one holds the total's covariances instead. Of a sample what
+    ``sampling_sums`` returns follows.
     """
     d, n_blocks, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     mean = np.zeros((n_blocks, size))
     slopes = np.zeros((n_blocks, size, 1 + d + law.coordinates.n_row_nuisance))
     cross = np.zeros((n_blocks, size, size))
+    sampling = sampling_zeros(rows, n_blocks, size)
     for tile in rows.tiles(max(_TILE_CELLS // size, 256)):
         model = law.rows(rows, tile, theta, nuisance, covariance)
         accumulate(
-            model.mean, model.d_eta, model.d_nuisance, model.extra, rows.matrix.T, tile.start,
-            rows.start, mean, slopes, cross, covariance, law.n_bins,
+            model.mean, model.d_eta, model.d_nuisance, model.extra, rows.matrix.T,
+            rows.people(tile), tile.start, rows.start, mean, slopes, cross, covariance,
+            law.n_bins,
         )  # fmt: skip
-    return mean, slopes, cross
+        if sampling:
+            place = np.searchsorted(rows.blocks, rows.codes(tile))
+            add_sampling(place, model.mean, rows.people(tile), *sampling)
+    return mean, slopes, cross, *sampling
+
+
+def sampling_zeros(rows: Rows, n_blocks: int, size: int) -> tuple[FloatArray, ...]:
+    """Return the arrays that ``add_sampling`` adds to; none where rows are no sample."""
+    if not rows.sampled:
+        return ()
+    return np.zeros(n_blocks), np.zeros((n_blocks, size)), np.zeros((n_blocks, size, size))
+
+
+@njit(cache=True, nogil=True)
+def add_sampling(codes, q, weights, level, once, twice):  # type: ignore[no-untyped-def]
+    """Add Σ v, Σ v q and Σ v q qᵀ to the sums of the blocks, v = w (w - 1).
+
+    A weight below 1 says nothing: a person stands for himself at least.
+    """
+    n, size = q.shape
+    for i in range(n):
+        b, v = codes[i], max(weights[i] * (weights[i] - 1.0), 0.0)
+        level[b] += v
+        for k in range(size):
+            once[b, k] += v * q[i, k]
+            for j in range(size):
+                twice[b, k, j] += v * q[i, k] * q[i, j]
 
 
 # -- sums of blocks ------------------------------------------------------------------------------
@@ -264,17 +295,32 @@ def finish(
     sums: tuple[Any, ...],
     covariance: bool,
 ) -> BlockMoments:
-    """Turn sums over rows into moments, rows weighted by their people; of arrays or of tensors."""
-    mean, slopes, cross = sums
+    """Turn sums over rows into moments; of arrays or of tensors."""
+    mean, slopes, cross, *sampling = sums
     if covariance:
         n_bins = problem.counts.n_bins
         cross[:, :n_bins, n_bins:] = cross[:, n_bins:, :n_bins].swapaxes(1, 2)
         bins = np.arange(n_bins)
         cross[:, bins, bins] += mean[:, :n_bins]
-    if problem.weight is not None:
-        weight = problem.weight[blocks]
-        cross *= weight[:, None, None]
-        mean *= weight[:, None]
-        slopes *= weight[:, None, None]
+    if problem.factor is not None:
+        factor = like(mean, problem.factor[blocks])
+        cross *= factor[:, None, None]
+        mean *= factor[:, None]
+        slopes *= factor[:, None, None]
+    if sampling and covariance:
+        cross += _of_sampling(problem, blocks, mean, *sampling)
     derivative = problem.coordinates.to_free(free, slopes, problem.cuts)
     return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
+
+
+def _of_sampling(
+    problem: Problem, blocks: slice, mean: Any, level: Any, once: Any, twice: Any
+) -> Any:
+    """Return the variance of expected statistics that comes of the rows being a sample."""
+    average = mean / like(mean, problem.counts.n[blocks].astype(np.float64))[:, None]
+    apart = once[:, :, None] * average[:, None, :]
+    square = average[:, :, None] * average[:, None, :]
+    found = twice - apart - apart.swapaxes(1, 2) + level[:, None, None] * square
+    if problem.factor is not None:
+        found = found * like(mean, problem.factor[blocks])[:, None, None] ** 2
+    return found

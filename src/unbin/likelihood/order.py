@@ -86,18 +86,24 @@ def order_part(
     if not order.known.any():
         return span, 0.0, np.zeros((len(order.n), p)), np.zeros(len(order.n))
     eta = rows.eta(theta)
-    code = np.repeat(np.arange(len(order.n)), order.n)
-    first = np.concatenate([[0], np.cumsum(order.n)[:-1]])
+    first, size = rows.start[:-1], np.diff(rows.start)
+    code = np.repeat(np.arange(len(order.n)), size)
+    people = rows.weighed(np.ones(len(eta)))
+    people = people * (order.n / np.add.reduceat(people, first))[code]
     value = order.value[code]
     low = np.full(value.shape, family.domain.low)
     below = family.bins(eta, low, value, nuisance)
     other: BinModel | DensityModel
     if family.domain.integer:
         other = family.bins(eta, low, value - 1, nuisance)
-        law = integer_law(below.probability, other.probability, order.rank, order.valid, first)
+        law = integer_law(
+            below.probability, other.probability, order.rank, order.valid, first, people
+        )
     else:
         other = family.density(np.where(np.isfinite(value), value, 0.0), eta, nuisance)
-        law = real_law(below.probability, other.density, order.rank, order.valid, order.n, first)
+        law = real_law(
+            below.probability, other.density, order.rank, order.valid, order.n, first, people
+        )
     by_eta = (law.first * below.d_eta + law.second * other.d_eta).sum(axis=1)
     by_nuisance = (law.first * below.d_nuisance + law.second * other.d_nuisance).sum(axis=2)
     columns = [by_eta[:, None] * rows.matrix, by_nuisance.T]

@@ -1,8 +1,8 @@
 """The law of order statistics given each person's distribution, and its derivatives.
 
 Both laws take the probabilities (n, J) of rows that lie block by block, ``first`` being where each
-block's rows begin, and return weights: the derivative of the log density with respect to each
-row's probability.
+block's rows begin, and ``people`` (n,) how many people each row stands for. They return weights:
+the derivative of the log density with respect to each row's probability.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def real_law(
     valid: BoolArray,
     n: IntArray,
     first: IntArray,
+    people: FloatArray,
 ) -> Weights:
     """Return the normal form for real targets.
 
@@ -55,15 +56,16 @@ def real_law(
         F_i(s_j) and f_i(s_j) at the values of the row's block.
     rank, valid : (B, J)
     n, first : (B,)
+    people : (n,)
     """
-    code = np.repeat(np.arange(len(n)), n)
-    total = np.add.reduceat(below, first, axis=0)
+    code, people = _codes(first, len(below)), people[:, None]
+    total = np.add.reduceat(people * below, first, axis=0)
     residual = np.where(valid, total - rank * (n / (n + 1))[:, None], 0.0)
-    covariance = _covariance(below, total, valid, first)
+    covariance = _covariance(below, people, total, valid, first)
     inverse = np.linalg.inv(covariance)
     pulled = (inverse @ residual[:, :, None])[:, :, 0]
     misfit = (residual * pulled).sum(axis=1)
-    heights = np.maximum(np.add.reduceat(density, first, axis=0), _SMALLEST)
+    heights = np.maximum(np.add.reduceat(people * density, first, axis=0), _SMALLEST)
     value = -0.5 * misfit.sum() - 0.5 * np.linalg.slogdet(covariance)[1].sum()
     value += np.log(heights[valid]).sum()
     # d value / dS, and S depends on F through the totals and through products
@@ -74,17 +76,23 @@ def real_law(
     products = (bend[code] @ below[:, :, None])[:, :, 0]
     by_below = np.where(valid[code], by_total[code] - 2 * products, 0.0)
     by_density = np.where(valid, 1.0 / heights, 0.0)[code]
-    return Weights(float(value), by_below, by_density, misfit)
+    return Weights(float(value), people * by_below, people * by_density, misfit)
+
+
+def _codes(first: IntArray, n: int) -> IntArray:
+    """Return the block of each of n rows."""
+    return np.repeat(np.arange(len(first)), np.diff(np.append(first, n)))
 
 
 def _covariance(
-    below: FloatArray, total: FloatArray, valid: BoolArray, first: IntArray
+    below: FloatArray, people: FloatArray, total: FloatArray, valid: BoolArray, first: IntArray
 ) -> FloatArray:
     """Return the covariance of the numbers of people below; 1 on the diagonal of padding."""
     size = total.shape[1]
     place = np.minimum.outer(np.arange(size), np.arange(size))
     products = np.stack(
-        [np.add.reduceat(below * below[:, [k]], first, axis=0) for k in range(size)], axis=2
+        [np.add.reduceat(people * below * below[:, [k]], first, axis=0) for k in range(size)],
+        axis=2,
     )
     covariance = (total[:, place] - products) * (valid[:, :, None] & valid[:, None, :])
     k = np.arange(size)
@@ -93,7 +101,12 @@ def _covariance(
 
 
 def integer_law(
-    at_most: FloatArray, less: FloatArray, rank: FloatArray, valid: BoolArray, first: IntArray
+    at_most: FloatArray,
+    less: FloatArray,
+    rank: FloatArray,
+    valid: BoolArray,
+    first: IntArray,
+    people: FloatArray,
 ) -> Weights:
     """Return Σ_j log P(y_(tau_j) = s_j) for integer targets.
 
@@ -103,11 +116,11 @@ def integer_law(
         P(y_i ≤ s_j) and P(y_i < s_j) at the values of the row's block.
     rank, valid : (B, J)
     first : (B,)
+    people : (n,)
     """
-    n = np.diff(np.append(first, len(at_most)))
-    code = np.repeat(np.arange(len(n)), n)
-    high, high_sd = _standardise(at_most, rank, first)
-    low, low_sd = _standardise(less, rank, first)
+    code, people = _codes(first, len(at_most)), people[:, None]
+    high, high_sd = _standardise(at_most, people, rank, first)
+    low, low_sd = _standardise(less, people, rank, first)
     # look from the side on which both are small
     flip = low > 0
     a, b = np.where(flip, -low, high), np.where(flip, -high, low)
@@ -118,18 +131,18 @@ def integer_law(
     by_low = -_slope(low, log_p, valid)
     return Weights(
         value,
-        _by_probability(by_high, high, high_sd, at_most, code),
-        _by_probability(by_low, low, low_sd, less, code),
-        np.zeros(len(n)),
+        people * _by_probability(by_high, high, high_sd, at_most, code),
+        people * _by_probability(by_low, low, low_sd, less, code),
+        np.zeros(len(first)),
     )
 
 
 def _standardise(
-    below: FloatArray, rank: FloatArray, first: IntArray
+    below: FloatArray, people: FloatArray, rank: FloatArray, first: IntArray
 ) -> tuple[FloatArray, FloatArray]:
     """Return (Σ F - tau + ½)/sd and sd, the standard deviation of the number of people below."""
-    total = np.add.reduceat(below, first, axis=0)
-    variance = np.add.reduceat(below * (1 - below), first, axis=0)
+    total = np.add.reduceat(people * below, first, axis=0)
+    variance = np.add.reduceat(people * below * (1 - below), first, axis=0)
     sd = np.sqrt(variance + _JITTER)
     return (total - rank + 0.5) / sd, sd
 

@@ -48,8 +48,9 @@ class Problem:
     means : PublishedMeans or None
     noise_sd : float
         Standard deviation of noise known to have been added to each count.
-    weight : (B,) or None
-        People a row of the design stands for, where rows were thinned.
+    factor : (B,) or None
+        What brings the people that the rows of a block stand for to those that the table counts,
+        where weights are not whole or rows are a sample.
     block_variance : float
         Variance of the random block intercept (see :mod:`unbin.likelihood.effects`).
     cuts : (K - 1,) or None
@@ -66,7 +67,7 @@ class Problem:
     coordinates: Coordinates
     means: PublishedMeans | None
     noise_sd: float
-    weight: FloatArray | None = None
+    factor: FloatArray | None = None
     block_variance: float = 0.0
     cuts: IntArray | None = None
     shared: FloatArray | None = None
@@ -101,8 +102,11 @@ def published_means(counts: PublishedCounts, means: FloatArray) -> PublishedMean
     return PublishedMeans(means, float(np.sqrt(spread)) or 1.0)
 
 
-def make_problem(design: Design, release: Release, family: Family) -> Problem:
-    """Combine rows, release and family."""
+def make_problem(design: Design, release: Release, family: Family, partition: int = 0) -> Problem:
+    """Combine rows, release and family.
+
+    ``partition`` is that of the release: 0 is the one by whose blocks the rows are laid out.
+    """
     release.check_domain(family.domain, family=family.name)
     counts = published_counts(release, family.domain, smallest=family.smallest_count)
     means = release.means
@@ -115,9 +119,28 @@ def make_problem(design: Design, release: Release, family: Family) -> Problem:
     published = None
     if means is not None and not _tell_totals(counts, family.domain):
         published = published_means(counts, means)
-    problem = Problem(design, counts, family, coordinates, published, release.noise_sd)
+    problem = Problem(
+        design,
+        counts,
+        family,
+        coordinates,
+        published,
+        release.noise_sd,
+        _factor(design, partition, counts.n),
+    )
     check_room(problem)
     return problem
+
+
+def _factor(design: Design, partition: int, n: IntArray) -> FloatArray | None:
+    """Return what brings the people of rows to those of a table; None where they are the same."""
+    if design.weight is None:
+        return None
+    people = design.weight[partition]
+    if (people == n).all():
+        return None
+    # of a block whose people are all known no row is left
+    return np.where(people > 0, n / np.maximum(people, 1e-300), 1.0)
 
 
 def _tell_totals(counts: PublishedCounts, domain: Interval) -> bool:
@@ -202,21 +225,25 @@ def thin(problem: Problem) -> Problem:
     """
     design = problem.design
     whole, size, stride = design.in_memory(), design.size, _stride(problem)
+    people = np.ones(len(whole)) if whole.weights is None else whole.weights
     kept = np.minimum(np.maximum(size // stride, _ROWS_PER_BLOCK), size)
     start = np.concatenate([[0], np.cumsum(kept)]).astype(np.int64)
     place = np.arange(start[-1]) - np.repeat(start[:-1], kept)
     step = np.repeat(size / kept, kept)
     rows = np.repeat(design.start[:-1], kept) + (place * step).astype(np.int64)
+    kept_people = np.add.reduceat(people[rows], start[:-1])
     thinned = with_rows(
         design,
         matrix=aligned_copy(whole.matrix[rows]),
         offset=whole.offset[rows],
         key=whole.key[rows],
         start=start,
+        weights=people[rows] * np.repeat(design.people / kept_people, kept),
+        sampled=False,
     )
-    return replace(problem, design=thinned, weight=size / kept)
+    return replace(problem, design=thinned)
 
 
 def _stride(problem: Problem) -> int:
     median = int(np.median(problem.design.size))
-    return min(problem.design.n_people // _ROWS, median // _ROWS_PER_BLOCK)
+    return min(problem.design.n_rows // _ROWS, median // _ROWS_PER_BLOCK)

@@ -30,8 +30,9 @@ from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
 from unbin.likelihood.inference import LikelihoodFit
-from unbin.likelihood.statistics import orders_as_bins, published_counts
+from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
+from unbin.release.orders import orders_as_bins
 from unbin.rows.design import Design
 
 _TOL = 1e-9

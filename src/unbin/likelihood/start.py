@@ -49,7 +49,7 @@ def fitted_values(
     """
     if not counts.shared or family.free_shape:
         return None
-    step = max(1, design.n_people // _SAMPLE)
+    step = max(1, design.n_rows // _SAMPLE)
     total, weighted = design.total(
         bin_value_sums, family, counts.lower, counts.upper, theta, nuisance, step
     )
@@ -75,7 +75,8 @@ def bin_value_sums(
     eta = rows.eta(theta)[sample]
     q = family.bins(eta, lower, upper, nuisance).probability
     within = family.bin_means(eta, lower, upper, nuisance)
-    return q.sum(axis=0), (q * within).sum(axis=0)
+    weighed = rows.weighed(q, sample)
+    return weighed.sum(axis=0), (weighed * within).sum(axis=0)
 
 
 def block_means_regression(
@@ -83,12 +84,12 @@ def block_means_regression(
 ) -> EcologicalFit:
     """Regress the blocks' means on the means of their features, weighted by people."""
     shift = int(design.fit_intercept)
-    return regress_means(design.block_means, design.size, targets.mean, family, nuisance, shift)
+    return regress_means(design.block_means, design.people, targets.mean, family, nuisance, shift)
 
 
 def regress_means(
     means: FloatArray,
-    people: IntArray,
+    people: FloatArray | IntArray,
     target: FloatArray,
     family: Family,
     nuisance: FloatArray,
@@ -228,7 +229,7 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
     slopes[: design.fit_intercept] = 0.0
     parts = design.by_block(eta_sums, slopes, then=lambda _, sums: sums[0])
     sums = np.concatenate(list(parts))
-    between = sums[:, 0] ** 2 / design.size
+    between = sums[:, 0] ** 2 / np.where(design.people > 0, design.people, 1.0)
     return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
 
 

@@ -21,7 +21,7 @@ values together (pooled, not per block), so that all blocks share their edges.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.hidden import with_hidden
 from unbin.release import Release, tables
+from unbin.release.orders import full_lists
 from unbin.release.tables import Cumulative, Histogram
 
 _MAX_LIST_BINS = 50
@@ -154,27 +155,6 @@ def _noisy_counts(release: Release, domain: Interval) -> PublishedCounts:
         low[0], high[-1] = domain.low, domain.high
     count = table.count.reshape(n_blocks, width).astype(float)
     return PublishedCounts(release.n, low, high, count, np.ones(n_blocks, dtype=bool))
-
-
-def full_lists(release: Release) -> BoolArray:
-    """Mark the blocks whose order statistics list every person's value."""
-    return np.asarray((np.diff(release.order_statistics.start) == release.n) & (release.n > 0))
-
-
-def orders_as_bins(release: Release) -> Release:
-    """Return the release with order statistics spelled as bins, where a block has no histogram."""
-    order = release.order_statistics
-    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
-    bare &= ~full_lists(release)
-    if not bare.any():
-        return release
-    blocks = np.where(bare, np.arange(len(bare)), -1)
-    kept = order.take(blocks[bare])
-    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
-    spread = tables.OrderStatistics(start, kept.rank, kept.quantile, kept.value)
-    histogram = tables.order_to_histogram(spread, release.n)
-    joined = tables.join_histograms(release.histogram, histogram, release.blocks)
-    return replace(release, histogram=joined)
 
 
 # -- cut points ----------------------------------------------------------------------------------

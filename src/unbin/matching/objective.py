@@ -104,7 +104,10 @@ def observed_sums(
     """Return D(z || mean) and its gradient for targets held fixed."""
     eta = rows.eta(theta)
     mean, z = family.inverse_link(eta), z[rows.place : rows.place + len(rows)]
-    return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
+    if rows.weights is None:
+        return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
+    value = float(rows.weighed(family.divergence_at(z, eta, mean)).sum())
+    return value, rows.gradient(rows.weighed(mean - z))
 
 
 @kernel

@@ -13,6 +13,7 @@ from unbin._typing import ArrayLike, BoolArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, AlignmentWarning
 from unbin.release import tables
 from unbin.release.intervals import possible_people, uncertain_blocks
+from unbin.release.weights import check_weights, whole_people
 from unbin.release.words import plural
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ class Totals:
     rows : (B,)
     rounded : bool
         Whether all published counts are multiples of 5.
+    weighed : bool
+        Whether rows stand for several people, and ``rows`` are these.
     """
 
     blocks: TextArray
@@ -62,9 +65,10 @@ class Totals:
     known: BoolArray
     rows: IntArray
     rounded: bool
+    weighed: bool = False
 
     @classmethod
-    def of(cls, release: Release, rows: IntArray) -> Totals:
+    def of(cls, release: Release, rows: IntArray, *, weighed: bool = False) -> Totals:
         """Compare the people of a release, block by block, with the rows of X."""
         least, most = possible_people(release.histogram)
         given, count = release.n > 0, release.histogram.count
@@ -75,6 +79,7 @@ class Totals:
             release.knows_people() | uncertain_blocks(release.histogram),
             rows,
             bool(len(count) and (count % 5 == 0).all()),
+            weighed,
         )
 
     @property
@@ -93,14 +98,18 @@ class Totals:
         people = f"{self.least[b]:,}"
         if self.least[b] != self.most[b]:
             people += f" to {self.most[b]:,}"
-        return (
-            f"block {str(self.blocks[b])!r}: the release counts {people} people, X has "
-            f"{plural(int(self.rows[b]), 'row')}"
-        )
+        told = f"block {str(self.blocks[b])!r}: the release counts {people} people, "
+        if self.weighed:
+            return f"{told}the rows of X stand for {int(self.rows[b]):,}"
+        return f"{told}X has {plural(int(self.rows[b]), 'row')}"
 
     def likely_cause(self) -> str:
         """Return what probably went wrong, in a few words."""
         gap = (self.rows - np.clip(self.rows, self.least, self.most))[self.off]
+        if self.weighed:
+            return (
+                "check the weights; if the rows are a sample of the people, pass weighting='survey'"
+            )
         if self.rounded and np.abs(gap).max() <= 25:
             return "the counts look rounded; say how, with rounding='nearest-5'"
         if (gap < 0).all():
@@ -289,21 +298,33 @@ class ReleaseCheck:
         return "\n".join(self.sentences())
 
 
-def check_release(release: Release, blocks: ArrayLike, *, drops: bool = False) -> ReleaseCheck:
+def check_release(
+    release: Release,
+    blocks: ArrayLike,
+    *,
+    drops: bool = False,
+    weights: ArrayLike | None = None,
+    weighting: str = "frequency",
+) -> ReleaseCheck:
     """Compare a release with the block of each row of X.
 
     With ``drops`` people without an id are outside the table, and blocks of one side only do not
     stand in the way.
     """
-    seen, _, rows = count_rows(blocks, outside=drops)
+    seen, codes, rows = count_rows(blocks, outside=drops)
     outside = seen == OUTSIDE
     n_rows, n_outside = int(rows.sum()), int(rows[outside].sum())
-    seen, rows = seen[~outside], rows[~outside]
+    people, given = rows, check_weights(weights, weighting, len(codes))
+    if given is not None:
+        people = whole_people(given.people(codes, len(seen)))
+    seen, people = seen[~outside], people[~outside]
     joined, without = np.intersect1d(seen, release.blocks), np.setdiff1d(seen, release.blocks)
     off: tuple[str, ...] = ()
     if len(joined):
-        totals = Totals.of(release.select(joined), rows[np.isin(seen, joined)])
-        off = tuple(totals.told(b) for b in totals.worst(len(joined)))
+        here = people[np.isin(seen, joined)]
+        totals = Totals.of(release.select(joined), here, weighed=given is not None)
+        if given is None or not given.sampled:
+            off = tuple(totals.told(b) for b in totals.worst(len(joined)))
     unused = np.setdiff1d(release.blocks[release.is_published()], seen)
     table = release.histogram
     return ReleaseCheck(
@@ -316,7 +337,7 @@ def check_release(release: Release, blocks: ArrayLike, *, drops: bool = False) -
         hidden_cells=int(table.hidden().sum()),
         open_below=bool(np.isinf(table.lower).any()),
         open_above=bool(np.isinf(table.upper).any()),
-        small_blocks=tuple(map(str, seen[rows < SMALL])),
+        small_blocks=tuple(map(str, seen[people < SMALL])),
         n_outside=n_outside,
         drops=drops,
     )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from unbin._checks import check_choice, check_flag
-from unbin._typing import BoolArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -22,8 +22,11 @@ from unbin.exceptions import (
 )
 from unbin.release.bounds import tighten
 from unbin.release.consistency import TablesCheck, check_tables
+from unbin.release.observed import ObservedTarget
+from unbin.release.removal import without_people
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
+from unbin.release.weights import RowWeights
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -39,10 +42,13 @@ class Tables:
         What the blocks of each table are called, each name once.
     releases : tuple of Release
         Aligned.
+    known : Known or None
+        People whose outcome is known.
     """
 
     names: tuple[str, ...]
     releases: tuple[Release, ...]
+    known: Known | None = None
 
     @property
     def first(self) -> Release:
@@ -51,23 +57,52 @@ class Tables:
 
     def changed(self, change: Callable[[Release], Release]) -> Tables:
         """Return the tables, each changed in the same way."""
-        return Tables(self.names, tuple(change(release) for release in self.releases))
+        return replace(self, releases=tuple(change(release) for release in self.releases))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """People whose outcome is known.
+
+    Attributes
+    ----------
+    values, people : (m,)
+        The outcome of each row, and how many people it stands for.
+    codes : tuple of (m,)
+        Their block in each table.
+    """
+
+    values: FloatArray
+    people: FloatArray
+    codes: tuple[IntArray, ...]
 
 
 class JoinedTarget:
-    """Tables of the same people, aligned with the rows of X.
+    """Tables of the same people, aligned with the rows of X, and outcomes that are known.
 
     Attributes
     ----------
     tables : tuple of AggregatedTarget
-        Each with the block of every row in its own partition.
+        Each with the block of every row in its own partition. They count those people whose outcome
+        is not known; the others have a weight of 0, unless all of their block are known or the
+        rows are a sample.
     names : tuple of str
         What the blocks of each table are called, each name once.
+    observed : ObservedTarget or None
+    given : tuple of AggregatedTarget
+        The tables of everybody.
     """
 
-    def __init__(self, tables: tuple[AggregatedTarget, ...]) -> None:
-        self.tables = _check_tables(tables)
+    def __init__(
+        self,
+        tables: tuple[AggregatedTarget, ...],
+        observed: ObservedTarget | None = None,
+        given: tuple[AggregatedTarget, ...] | None = None,
+    ) -> None:
+        self.tables = _check_tables(tables, observed)
         self.names = distinct_names([table.name for table in tables])
+        self.observed = observed
+        self.given = tables if given is None else given
 
     @property
     def shape(self) -> tuple[int]:
@@ -82,7 +117,17 @@ class JoinedTarget:
     @property
     def published(self) -> Tables:
         """What was published, without the rows it is tied to."""
-        return Tables(self.names, tuple(table.release for table in self.tables))
+        releases = tuple(table.release for table in self.tables)
+        return Tables(self.names, releases, self._known())
+
+    def _known(self) -> Known | None:
+        if self.observed is None or not self.observed.known.any():
+            return None
+        rows, weights = self.observed.rows, self.given[0].weights
+        people = np.ones(len(rows))
+        if weights is not None and not weights.sampled:
+            people = weights.values[rows]
+        return Known(self.observed.values[rows], people, tuple(c[rows] for c in self.codes))
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
@@ -91,7 +136,13 @@ class JoinedTarget:
 
     def check(self) -> TablesCheck:
         """Report whether the tables agree: people of each, counts of common bins, means."""
-        return check_tables(self.published, self.codes)
+        return check_tables(self.published, self.crossed)
+
+    @property
+    def crossed(self) -> tuple[IntArray, ...] | None:
+        """The codes, if the rows show how blocks overlap: a sample does not."""
+        weights = self.tables[0].weights
+        return None if weights is not None and weights.sampled else self.codes
 
     def table(self, name: str) -> AggregatedTarget:
         """Return the table of that name."""
@@ -99,8 +150,10 @@ class JoinedTarget:
 
     def led_by(self, name: str) -> JoinedTarget:
         """Return the same tables, that of this name first."""
-        first = self.table(name)
-        return JoinedTarget((first, *(table for table in self.tables if table is not first)))
+        first = self.names.index(check_choice("table", name, self.names))
+        order = [first, *(k for k in range(len(self.tables)) if k != first)]
+        tables, given = (tuple(each[k] for k in order) for each in (self.tables, self.given))
+        return JoinedTarget(tables, self.observed, given)
 
     def without(self, hidden: Sequence[BoolArray]) -> JoinedTarget:
         """Return the target with nothing said of some blocks of each table (B,).
@@ -109,14 +162,14 @@ class JoinedTarget:
         out.
         """
         tables = [
-            AggregatedTarget(table.release.without(mask), table.codes, name)
+            AggregatedTarget(table.release.without(mask), table.codes, name, table.weights)
             for table, name, mask in zip(self.tables, self.names, hidden, strict=True)
             if not mask.all()
         ]
-        return JoinedTarget(tuple(tables))
+        return JoinedTarget(tuple(tables), self.observed)
 
     def __len__(self) -> int:
-        return len(self.tables[0])
+        return len(self.tables[0] if self.tables else self.observed or ())
 
     def __getitem__(self, key: Any) -> NoReturn:
         """Refuse: the rows of a block in one table are in several blocks of the others."""
@@ -137,6 +190,8 @@ class JoinedTarget:
         for name, table in zip(self.names, self.tables, strict=True):
             head, *rest = repr(table.release).splitlines()
             lines += [f"  {name}: {head}", *(f"  {line}" for line in rest)]
+        if self.observed is not None:
+            lines.append(f"  {self.observed!r}")
         return "\n".join(lines)
 
 
@@ -149,21 +204,28 @@ def distinct_names(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> JoinedTarget:
-    """Join aligned tables of the same people to one target.
+def join(
+    *targets: AggregatedTarget | JoinedTarget | ObservedTarget,
+    scale: bool = False,
+    disjoint: bool = False,
+) -> JoinedTarget:
+    """Join aligned tables of the same people, and outcomes that are known, to one target.
 
     Hidden counts are narrowed by what the other tables count. Tables that contradict each other
     are joined all the same; ``target.check()`` names where.
 
     Parameters
     ----------
-    *targets : AggregatedTarget
+    *targets : AggregatedTarget, or ObservedTarget
         ``release.align(blocks)`` of each table, with the blocks of its own partition: county, sex,
         age group. People outside a table are rows of a block that it says nothing about
-        (``align(..., on_missing="drop")``).
+        (``align(..., on_missing="drop")``). Where rows stand for several people, all tables have
+        the same weights. ``observed(y)`` for people whose outcome is known.
     scale : bool
         Rake tables that contradict the first one to what it counts between common edges, and say
         by how much. (``align(blocks, scale=True)`` rescales a table to the rows of X.)
+    disjoint : bool
+        The tables do not count the outcomes that are known; see ``observed``.
 
     Returns
     -------
@@ -180,15 +242,78 @@ def join(*targets: AggregatedTarget | JoinedTarget, scale: bool = False) -> Join
     >>> len(unbin.join(by_county, by_sex).tables)
     2
     """
-    tables: list[AggregatedTarget] = []
-    for target in targets:
-        tables += target.tables if isinstance(target, JoinedTarget) else [target]
-    target = JoinedTarget(tuple(tables))
+    tables, known = _flat(targets, disjoint=check_flag("disjoint", disjoint))
+    target = JoinedTarget(tables, known)
+    if not tables:
+        return target
     if check_flag("scale", scale):
+        if target.crossed is None:
+            raise ParameterError(
+                "scale: needs everybody's blocks in both tables, got a sample; rake the tables "
+                "before they are joined"
+            )
         target = _with(target, rake_to_first(target.published, target.codes))
     published = target.published
-    changed = narrowed(published, target.codes)
-    return target if changed is published else _with(target, changed)
+    changed = narrowed(published, target.crossed)
+    target = target if changed is published else _with(target, changed)
+    return _less_known(target)
+
+
+def _flat(
+    targets: Sequence[Any], *, disjoint: bool
+) -> tuple[tuple[AggregatedTarget, ...], ObservedTarget | None]:
+    """Return all tables, as they were before anybody was taken out, and what is known."""
+    tables: list[AggregatedTarget] = []
+    known: list[ObservedTarget] = []
+    for target in targets:
+        if isinstance(target, JoinedTarget):
+            tables += target.given
+            known += [] if target.observed is None else [target.observed]
+        elif isinstance(target, ObservedTarget):
+            known.append(target)
+        else:
+            tables.append(target)
+    if len(known) > 1:
+        raise ParameterError(
+            f"join: takes one target of observed people, got {len(known)}; put their outcomes into "
+            "one array"
+        )
+    if disjoint and not known:
+        raise ParameterError(
+            "disjoint: is about outcomes that are known, got tables only; add unbin.observed(y)"
+        )
+    if known and disjoint:
+        known = [ObservedTarget(known[0].values, disjoint=True)]
+    return tuple(tables), known[0] if known else None
+
+
+def _less_known(target: JoinedTarget) -> JoinedTarget:
+    """Take people whose outcome is known out of what the tables count."""
+    known = target.observed
+    if known is None or known.disjoint or not known.known.any():
+        return target
+    rows, weights = known.rows, target.tables[0].weights
+    sampled = weights is not None and weights.sampled
+    people = np.ones(len(rows), np.int64)
+    if weights is not None and not sampled:
+        own = weights.values[rows]
+        if (own != np.rint(own)).any():
+            raise ParameterError(
+                "observed: a row whose outcome is known must stand for a whole number of people, "
+                f"got {own[own != np.rint(own)][0]:g}; correct its weight"
+            )
+        people = own.astype(np.int64)
+    others = weights
+    if not sampled:
+        left = np.ones(len(target)) if weights is None else weights.values.copy()
+        left[rows] = 0.0
+        others = RowWeights(left)
+    found = []
+    for table, name in zip(target.tables, target.names, strict=True):
+        codes = table.codes[rows]
+        release = without_people(table.release, codes, known.values[rows], people, name)
+        found.append(AggregatedTarget(release, table.codes, table.name, others))
+    return JoinedTarget(tuple(found), known, target.tables)
 
 
 def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
@@ -209,14 +334,15 @@ def _with(target: JoinedTarget, tables: Tables) -> JoinedTarget:
     """Return the target with other releases of the same blocks."""
     pairs = zip(tables.releases, target.tables, strict=True)
     changed = (
-        old if release is old.release else AggregatedTarget(release, old.codes, old.name)
-        for release, old in pairs
+        old if release is old.release else old.with_release(release) for release, old in pairs
     )
-    return JoinedTarget(tuple(changed))
+    return JoinedTarget(tuple(changed), target.observed)
 
 
-def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarget, ...]:
-    if not tables:
+def _check_tables(
+    tables: tuple[AggregatedTarget, ...], observed: ObservedTarget | None
+) -> tuple[AggregatedTarget, ...]:
+    if not tables and observed is None:
         raise ParameterError("join: needs aligned tables, got none; pass release.align(blocks)")
     for k, table in enumerate(tables):
         if not isinstance(table, AggregatedTarget):
@@ -229,6 +355,16 @@ def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarge
                 f"join: the tables must be of the same people, got {len(tables[0])} rows in the "
                 f"first and {len(table)} in table {k + 1}; align all of them with the rows of X"
             )
+        if not _same_weights(tables[0].weights, table.weights):
+            raise ParameterError(
+                f"join: the rows must stand for the same people in every table, got other weights "
+                f"in table {k + 1} than in the first; pass the same weights to every align()"
+            )
+    if tables and observed is not None and len(observed) != len(tables[0]):
+        raise AlignmentError(
+            f"join: observed outcomes must have one value per row of X, got {len(observed)} beside "
+            f"tables of {len(tables[0])} rows; say NaN where nobody knows"
+        )
     seen: dict[bytes, list[int]] = {}
     for k, table in enumerate(tables):
         alike = seen.setdefault(_numbers(table.release), [])
@@ -240,6 +376,10 @@ def _check_tables(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarge
                 )
         alike.append(k)
     return tables
+
+
+def _same_weights(one: RowWeights | None, other: RowWeights | None) -> bool:
+    return other is None if one is None else one is other or one.same(other)
 
 
 def _numbers(release: Release) -> bytes:

@@ -7,15 +7,19 @@ table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from unbin._blocks import segment_cumsum, segment_start
-from unbin._typing import FloatArray, IntArray, TextArray
+from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import BlockError, CountError
 from unbin.release import fields, tables
 from unbin.release.tables import OrderStatistics
+
+if TYPE_CHECKING:
+    from unbin.release.release import Release
 
 
 def read_order_statistics(
@@ -91,3 +95,27 @@ def _read_people(frame: Any, n: str | None, codes: IntArray, names: TextArray) -
     if n is None:
         return np.zeros(len(names), np.int64)
     return fields.read_people(frame, n, codes, names)
+
+
+# -- spelled otherwise -----------------------------------------------------------------------------
+
+
+def full_lists(release: Release) -> BoolArray:
+    """Mark the blocks whose order statistics list every person's value."""
+    return np.asarray((np.diff(release.order_statistics.start) == release.n) & (release.n > 0))
+
+
+def orders_as_bins(release: Release) -> Release:
+    """Return the release with order statistics spelled as bins, where a block has no histogram."""
+    order = release.order_statistics
+    bare = (np.diff(release.histogram.start) == 0) & (np.diff(order.start) > 0)
+    bare &= ~full_lists(release)
+    if not bare.any():
+        return release
+    blocks = np.where(bare, np.arange(len(bare)), -1)
+    kept = order.take(blocks[bare])
+    start = np.concatenate([[0], np.cumsum(np.where(bare, np.diff(order.start), 0))])
+    spread = OrderStatistics(start, kept.rank, kept.quantile, kept.value)
+    histogram = tables.order_to_histogram(spread, release.n)
+    joined = tables.join_histograms(release.histogram, histogram, release.blocks)
+    return replace(release, histogram=joined)

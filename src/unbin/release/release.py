@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_choice, check_flag, check_kind, check_number
-from unbin._frames import OUTSIDE, as_text, block_name
+from unbin._frames import OUTSIDE, as_floats, as_text, block_name
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
@@ -41,6 +41,7 @@ from unbin.release.intervals import narrow, uncertain_blocks
 from unbin.release.orders import read_means, read_order_statistics, read_values
 from unbin.release.tables import Histogram, OrderStatistics
 from unbin.release.target import AggregatedTarget
+from unbin.release.weights import check_weights, warn_of_far, whole_people
 from unbin.release.words import describe, plural
 
 
@@ -362,6 +363,8 @@ class Release:
         *,
         scale: bool = False,
         on_missing: str = "error",
+        weights: ArrayLike | None = None,
+        weighting: str = "frequency",
     ) -> AggregatedTarget:
         """Tie the release to the rows of X.
 
@@ -378,6 +381,14 @@ class Release:
             such releases out; such people stay in X, but nothing is published about them. So
             do people without a block id: they are outside the table, as the uninsured are
             outside a table of insurers.
+        weights : (n_rows,), optional
+            How many people each row stands for, above 0 and not necessarily whole.
+        weighting : {"frequency", "survey"}
+            "frequency": there are so many people with just these features (cells of a cross-table,
+            a synthetic population); in every block they add up, rounded, to the people of the
+            release. "survey": the rows are a sample of the people, the weights those of its design.
+            They are brought to the people of each block, and standard errors allow for what a
+            sample gets wrong about its composition.
 
         Returns
         -------
@@ -392,13 +403,26 @@ class Release:
                     f"blocks: the release has {len(self.blocks)} blocks, got no block ids; pass "
                     "the block of each row of X"
                 )
-            return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
+            if weights is None:
+                return AggregatedTarget(self, np.zeros(self.n[0], dtype=np.int64))
+            blocks = np.full(len(as_floats(weights, where="weights")), str(self.blocks[0]))
         seen, codes, rows = count_rows(blocks, outside=on_missing == "drop")
-        aligned = self.align_to(seen, rows, scale=scale, on_missing=on_missing)
-        return AggregatedTarget(aligned, codes, block_name(blocks))
+        people: Any = rows
+        given = check_weights(weights, weighting, len(codes))
+        how: dict[str, Any] = {"scale": scale, "on_missing": on_missing}
+        if given is not None:
+            people, how["weighting"] = given.people(codes, len(seen)), weighting
+        aligned = self.align_to(seen, people, **how)
+        return AggregatedTarget(aligned, codes, block_name(blocks), given)
 
     def align_to(
-        self, seen: TextArray, rows: IntArray, *, scale: bool = False, on_missing: str = "error"
+        self,
+        seen: TextArray,
+        people: IntArray | FloatArray,
+        *,
+        scale: bool = False,
+        on_missing: str = "error",
+        weighting: str | None = None,
     ) -> Release:
         """Return the release of some blocks, in their order, with as many people as X has.
 
@@ -407,11 +431,14 @@ class Release:
         seen : (B,) text
             The blocks of X, sorted and distinct. Nothing is published about people outside the
             table (``_frames.OUTSIDE``).
-        rows : (B,)
-            Rows of X in each.
+        people : (B,)
+            Rows of X in each, or people that these stand for.
         scale, on_missing
             As for ``align``.
+        weighting : {"frequency", "survey"} or None
+            Of rows that stand for several people.
         """
+        rows = whole_people(people)
         if on_missing == "error":
             inside = seen[(seen != OUTSIDE) | np.isin(seen, self.blocks)]
             place = find_blocks(self.blocks, inside)
@@ -421,8 +448,11 @@ class Release:
                 release = spread_blocks(release, seen)
         else:
             release = drop_missing(self, seen, rows)
-        totals = Totals.of(release, rows)
-        if scale:
+        totals = Totals.of(release, rows, weighed=weighting is not None)
+        if weighting == "survey":
+            rows = np.where(totals.known, np.clip(rows, totals.least, totals.most), rows)
+            warn_of_far(seen, np.asarray(people), rows)
+        elif scale:
             release = scale_to(release, totals)
         else:
             check_totals(totals)
@@ -432,18 +462,26 @@ class Release:
         histogram = narrow(release.histogram, rows)
         return replace(release, n=rows, histogram=histogram, order_statistics=order)
 
-    def check(self, blocks: ArrayLike, *, on_missing: str = "error") -> ReleaseCheck:
+    def check(
+        self,
+        blocks: ArrayLike,
+        *,
+        on_missing: str = "error",
+        weights: ArrayLike | None = None,
+        weighting: str = "frequency",
+    ) -> ReleaseCheck:
         """Report whether the release fits the rows of X: joins, totals, suppression, open bins.
 
         Parameters
         ----------
         blocks : (n_rows,) block id of each row of X
             Or a frame of several columns, as for ``align``.
-        on_missing : {"error", "drop"}
+        on_missing, weights, weighting
             As for ``align``.
         """
         check_choice("on_missing", on_missing, ("error", "drop"))
-        return check_release(self, blocks, drops=on_missing == "drop")
+        drops = on_missing == "drop"
+        return check_release(self, blocks, drops=drops, weights=weights, weighting=weighting)
 
     def select(self, blocks: ArrayLike) -> Release:
         """Return the release of some blocks only."""

@@ -14,6 +14,7 @@ from unbin.exceptions import (
     ParameterError,
     SplitBlockError,
 )
+from unbin.release.weights import RowWeights, whole_people
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -33,12 +34,21 @@ class AggregatedTarget:
         The block of each row, as a position in ``release.blocks``.
     name : str
         What the blocks are called ("county"): the name of the column they were aligned with.
+    weights : RowWeights or None
+        How many people each row stands for; None where it is one.
     """
 
-    def __init__(self, release: Release, codes: IntArray, name: str = "") -> None:
+    def __init__(
+        self,
+        release: Release,
+        codes: IntArray,
+        name: str = "",
+        weights: RowWeights | None = None,
+    ) -> None:
         self.release = release
-        self.codes = _check_codes(release, codes)
+        self.codes = _check_codes(release, codes, weights)
         self.name = name
+        self.weights = weights
 
     @property
     def shape(self) -> tuple[int]:
@@ -55,6 +65,10 @@ class AggregatedTarget:
         """The block id of each row."""
         return np.asarray(self.release.blocks[self.codes])
 
+    def with_release(self, release: Release) -> AggregatedTarget:
+        """Return the same rows, tied to another release of the same blocks."""
+        return AggregatedTarget(release, self.codes, self.name, self.weights)
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -69,18 +83,19 @@ class AggregatedTarget:
                 "the rows of whole blocks"
             )
         size = np.bincount(self.codes[rows], minlength=len(self.release))
+        whole = np.bincount(self.codes, minlength=len(self.release))
         repeated = len(rows) - len(np.unique(rows))
         if repeated:
             raise SplitBlockError(
                 f"rows: an aggregated target has each row once, got {repeated} repeated; select "
                 "every row once"
             )
-        split = (size > 0) & (size != self.release.n)
+        split = (size > 0) & (size != whole)
         if split.any():
             b = int(np.argmax(split))
             raise SplitBlockError(
                 f"block {str(self.release.blocks[b])!r}: its statistics are about all of its "
-                f"{self.release.n[b]} rows, got {size[b]} of them; split whole blocks with "
+                f"{whole[b]} rows, got {size[b]} of them; split whole blocks with "
                 "unbin.BlockKFold"
             )
         if not size.any():
@@ -88,9 +103,10 @@ class AggregatedTarget:
                 "rows: an aggregated target needs at least one block, got 0 rows; select the rows "
                 "of whole blocks"
             )
-        ids = self.blocks[rows]
-        found = self.release.select(np.unique(ids)).align(ids)
-        return AggregatedTarget(found.release, found.codes, self.name)
+        kept, codes = np.unique(self.codes[rows], return_inverse=True)
+        release = self.release.select(self.release.blocks[kept])
+        weights = None if self.weights is None else self.weights.take(rows)
+        return AggregatedTarget(release, codes, self.name, weights)
 
     def __iter__(self) -> Iterator[NoReturn]:
         raise AggregatedTargetError(NO_VALUES)
@@ -108,8 +124,8 @@ def is_release(value: Any) -> bool:
     return hasattr(value, "align") and hasattr(value, "histogram")
 
 
-def _check_codes(release: Any, codes: Any) -> IntArray:
-    """Return the codes if every row is in a block, and every block has the rows it counts."""
+def _check_codes(release: Any, codes: Any, weights: RowWeights | None) -> IntArray:
+    """Return the codes if every row is in a block, and every block has the people it counts."""
     if not is_release(release):
         raise ParameterError(
             f"release: must be a release, got {type(release).__name__}; use release.align(blocks)"
@@ -127,8 +143,14 @@ def _check_codes(release: Any, codes: Any) -> IntArray:
             f"{high}; use release.align(blocks)"
         )
     rows = np.bincount(codes, minlength=n_blocks)
-    if (rows != release.n).any():
-        b = int(np.argmax(rows != release.n))
+    off = rows != release.n
+    if weights is not None:
+        off = rows == 0
+        if not weights.sampled:
+            rows = whole_people(weights.people(codes, n_blocks))
+            off |= rows != release.n
+    if off.any():
+        b = int(np.argmax(off))
         raise AlignmentError(
             f"block {str(release.blocks[b])!r}: the release counts {release.n[b]} people, got "
             f"{rows[b]} codes; use release.align(blocks)"

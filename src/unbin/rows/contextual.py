@@ -97,7 +97,9 @@ def _by_text(block_means: Mapping[Any, ArrayLike] | None) -> dict[str, ArrayLike
     return dict(zip(map(str, keys), block_means.values(), strict=True))
 
 
-def block_context(X: FloatArray, names: TextArray, codes: IntArray, size: IntArray) -> Context:
+def block_context(
+    X: FloatArray, names: TextArray, codes: IntArray, weights: FloatArray | None = None
+) -> Context:
     """Average every feature over the people of each block.
 
     Parameters
@@ -106,11 +108,15 @@ def block_context(X: FloatArray, names: TextArray, codes: IntArray, size: IntArr
     names : (B,)
     codes : (n,)
         Position in ``names`` of each row's block.
-    size : (B,)
-        Rows of each block.
+    weights : (n,), optional
+        People that each row stands for.
     """
-    sums = [np.bincount(codes, weights=x, minlength=len(size)) for x in X.T]
+    n = len(names)
+    people = np.ones(len(codes)) if weights is None else weights
+    size, average = np.bincount(codes, people, n), np.average(X, axis=0, weights=weights)
+    sums = [np.bincount(codes, people * x, n) for x in X.T]
     means = np.column_stack(sums) / size[:, None]
-    within = np.array([np.mean((x - m[codes]) ** 2) for x, m in zip(X.T, means.T, strict=True)])
-    used = within > CONSTANT * X.var(axis=0)
-    return Context(names, means, X.mean(axis=0), used)
+    apart = ((x - m[codes]) ** 2 for x, m in zip(X.T, means.T, strict=True))
+    within = np.array([np.average(each, weights=weights) for each in apart])
+    used = within > CONSTANT * np.average((X - average) ** 2, axis=0, weights=weights)
+    return Context(names, means, average, used)

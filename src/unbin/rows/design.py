@@ -6,7 +6,7 @@ or over the people of each block (:meth:`Design.by_block`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, arrange, kernel
+from unbin.rows.rows import Rows, arrange, arrange_columns, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
@@ -47,7 +47,7 @@ class Design:
         Parts that hold all rows of each of their blocks, in the order of the blocks; None where
         blocks lie in several parts.
     start : (n_blocks + 1,)
-        People of the blocks before each block.
+        Rows of the blocks before each block.
     center, scale : (d,)
         What was subtracted from and divided out of each column.
     varies : (d,) bool
@@ -64,6 +64,10 @@ class Design:
         too large to finish their own; 0 where each part does.
     scores_blocks : bool
         Whether parts can score their blocks themselves (``likelihood.quasi_score.score_rows``).
+    weight : tuple of (B,), or None
+        People that the rows of each block stand for, by partition; None where each stands for one.
+    sampled : bool
+        Whether the rows are a sample of the people, and their weights those of a survey.
     """
 
     parts: Parts
@@ -78,6 +82,8 @@ class Design:
     order: IntArray | None = None
     finishing: int = 0
     scores_blocks: bool = False
+    weight: tuple[FloatArray, ...] | None = None
+    sampled: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -86,8 +92,18 @@ class Design:
 
     @property
     def n_people(self) -> int:
-        """People in all blocks."""
+        """People in all blocks, to the next whole number."""
+        return round(float(self.people.sum()))
+
+    @property
+    def n_rows(self) -> int:
+        """Rows of all blocks."""
         return int(self.start[-1])
+
+    @property
+    def people(self) -> FloatArray:
+        """People of each block: its rows, or what these stand for."""
+        return self.size.astype(np.float64) if self.weight is None else self.weight[0]
 
     @property
     def blocks_at_once(self) -> int:
@@ -151,7 +167,7 @@ class Design:
     def block_means(self) -> FloatArray:
         """The mean of every column, and last of the offset, in each block; (n_blocks, d + 1)."""
         found = self.by_block(row_sums, then=lambda _, sums: sums[0])
-        return np.concatenate(list(found)) / self.size[:, None]
+        return np.concatenate(list(found)) / np.where(self.people > 0, self.people, 1.0)[:, None]
 
     @cached_property
     def ranges(self) -> FloatArray:
@@ -245,7 +261,7 @@ def gram_sums(
     d = rows.matrix.shape[1]
     total = np.zeros((d + shift, d + shift))
     for tile in rows.tiles():
-        part, w = rows.matrix[tile], weight(rows.eta(theta, tile))
+        part, w = rows.matrix[tile], rows.weighed(weight(rows.eta(theta, tile)), tile)
         even = w.min() == w.max()  # constant weights, as for gaussian targets
         weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
         total[shift:, shift:] += level * (part.T @ weighted)
@@ -361,6 +377,8 @@ def lay_out(
     seed: int = 0,
     n_threads: int = 1,
     others: tuple[IntArray, ...] = (),
+    weights: FloatArray | None = None,
+    sampled: bool = False,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -378,6 +396,8 @@ def lay_out(
         Threads that work on the rows.
     others : tuple of (n,)
         The block of each row in further partitions.
+    weights, sampled
+        See :class:`unbin.rows.rows.Rows`.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
     rows, order = arrange(
@@ -388,9 +408,11 @@ def lay_out(
         seed=seed,
         n_threads=n_threads,
         others=others,
+        weights=weights,
+        sampled=sampled,
     )
     columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
-    done = list(columns.stream(_standardise, fit_intercept))
+    done = list(columns.stream(_standardise, rows.weights, fit_intercept))
     center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
         np.zeros(0), np.ones(0), np.zeros(0, bool)
     )  # fmt: skip
@@ -424,7 +446,39 @@ def over_rows(
         has_offset=bool(rows.offset.any()),
         rows=rows,
         order=order,
+        weight=_weight(rows),
+        sampled=rows.sampled,
     )
+
+
+def _weight(rows: Rows) -> tuple[FloatArray, ...] | None:
+    """Return the people that the rows of each block stand for, by partition."""
+    if rows.weights is None:
+        return None
+    others = [np.asarray(np.bincount(codes, rows.weights), float) for codes in rows.others]
+    return rows.sums(np.ones(len(rows))), *others
+
+
+def alone(
+    design: Design,
+    columns: Sequence[FloatArray],
+    offset: FloatArray | None,
+    people: FloatArray,
+) -> Design:
+    """Return rows each of which is a block, scaled as the rows of another design.
+
+    ``columns`` are d arrays of shape (m,); ``people`` (m,) are those that the rows stand for.
+    """
+    rows = arrange_columns(
+        columns,
+        np.arange(len(people)),
+        design.center,
+        np.where(design.varies, design.scale, np.inf),
+        offset=offset,
+        fit_intercept=design.fit_intercept,
+        weights=None if (people == 1).all() else people,
+    )
+    return over_rows(rows, design.center, design.scale, design.varies)
 
 
 def with_rows(design: Design, **changes: Any) -> Design:
@@ -433,13 +487,19 @@ def with_rows(design: Design, **changes: Any) -> Design:
     return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
 
 
-def _standardise(values: FloatArray, fit_intercept: bool) -> tuple[float, float, bool]:
+def _standardise(
+    values: FloatArray, weights: FloatArray | None, fit_intercept: bool
+) -> tuple[float, float, bool]:
     """Centre (with an intercept) and scale a column in place; return what was done."""
     center = 0.0
     if fit_intercept:
-        center = float(values.mean())
+        center = float(np.average(values, weights=weights))
         values -= center
-    spread = float(np.sqrt(values @ values / len(values)))
+    if weights is None:
+        square = float(values @ values) / len(values)
+    else:
+        square = float(values @ (weights * values)) / float(weights.sum())
+    spread = float(np.sqrt(square))
     if spread > 1e-12 * abs(center):
         values /= spread
         return center, spread, True

@@ -13,13 +13,16 @@ _LANES = 8
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
 def accumulate(  # type: ignore[no-untyped-def]
-    q, d_eta, d_nuisance, extra, columns, row, start, mean, slopes, cross, covariance, n_bins
-):
+    q, d_eta, d_nuisance, extra, columns, weights, row, start, mean, slopes, cross, covariance,
+    n_bins,
+):  # fmt: skip
     """Add a tile of rows, which begins at ``row``, to the sums of its blocks.
 
     Features are copied in tiles of rows, so that products find them in the cache; the rest block
     by block, followed by zeros that make up whole vectors (the features beside them do not count).
-    ``cross`` receives -Σ q qᵀ for bins, and Σ extra in the row of the total.
+    ``cross`` receives -Σ q qᵀ for bins, and Σ extra in the row of the total. ``weights`` are the
+    people that the rows of the tile stand for; empty where each stands for one. Levels are then
+    multiplied by their roots, so that products of two levels have the weight once.
     """
     n, size = q.shape
     d, m = columns.shape[0], d_nuisance.shape[0]
@@ -46,6 +49,13 @@ def accumulate(  # type: ignore[no-untyped-def]
                 _copy_padded(q[low:high, k], level[k, :used])
                 for j in range(m):
                     _copy_padded(d_nuisance[j, low:high, k], level[(1 + j) * size + k, :used])
+            if len(weights):
+                for i in range(high - low):
+                    one[0, i] = np.sqrt(weights[low + i])
+                    for k in range(size):
+                        slope[k, i] *= weights[low + i]
+                    for k in range((1 + m) * size):
+                        level[k, i] *= one[0, i]
             _products(slope, x, low - tile, used, by_x)
             _products(one, level, 0, used, by_one)
             for k in range(size):
@@ -61,7 +71,7 @@ def accumulate(  # type: ignore[no-untyped-def]
                         cross[b, k, j] -= by_level[k, j]
                 for i in range(low, high if size > n_bins else low):
                     for k in range(size):
-                        cross[b, n_bins, k] += extra[i, k]
+                        cross[b, n_bins, k] += extra[i, k] * (weights[i] if len(weights) else 1.0)
             low = high
 
 

@@ -46,6 +46,10 @@ class Rows:
         Rows of other parts that lie before these.
     others : tuple of (n,)
         The block of each row in further partitions of the same people.
+    weights : (n,) or None
+        People that each row stands for; None where it is one.
+    sampled : bool
+        Whether the rows are a sample of the people, and their weights those of a survey.
     """
 
     matrix: FloatArray
@@ -56,6 +60,8 @@ class Rows:
     fit_intercept: bool
     place: int = 0
     others: tuple[IntArray, ...] = ()
+    weights: FloatArray | None = None
+    sampled: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         values = tuple(getattr(self, field.name) for field in fields(self))
@@ -105,6 +111,7 @@ class Rows:
             start=start,
             place=self.place + rows.start,
             others=tuple(codes[rows] for codes in self.others),
+            weights=None if self.weights is None else self.weights[rows],
         )
 
     def at(self, place: int) -> Rows:
@@ -115,9 +122,20 @@ class Rows:
         """Return the same rows for a linear predictor less ``level``, divided by ``slope``."""
         return replace(self, offset=(self.offset - level) / slope)
 
+    def people(self, rows: slice = slice(None)) -> FloatArray:
+        """Return the people that some rows stand for; nothing where each stands for one."""
+        return np.empty(0) if self.weights is None else self.weights[rows]
+
+    def weighed(self, values: FloatArray, rows: slice = slice(None)) -> FloatArray:
+        """Multiply values (n, …) of some rows by the people these stand for."""
+        if self.weights is None:
+            return values
+        people = self.weights[rows]
+        return np.asarray(people.reshape(-1, *[1] * (values.ndim - 1)) * values)
+
     def sums(self, values: FloatArray) -> FloatArray:
-        """Add up values of the rows within each block here."""
-        return np.add.reduceat(values, self.start[:-1], axis=0)
+        """Add up values within each block here, those of a row as often as it stands for people."""
+        return np.add.reduceat(self.weighed(values), self.start[:-1], axis=0)
 
 
 def kernel(function: Callable[..., Sums]) -> Callable[..., Sums]:
@@ -173,6 +191,8 @@ def arrange(
     seed: int = 0,
     n_threads: int = 1,
     others: tuple[IntArray, ...] = (),
+    weights: FloatArray | None = None,
+    sampled: bool = False,
 ) -> tuple[Rows, IntArray]:
     """Copy X once, block by block, columns as they are.
 
@@ -188,6 +208,8 @@ def arrange(
     n_threads : int
     others : tuple of (n,)
         The block of each row in further partitions.
+    weights, sampled
+        See :class:`Rows`.
 
     Returns
     -------
@@ -220,7 +242,9 @@ def arrange(
         pass
     laid_out = np.zeros(n) if offset is None else offset[order]
     further = _in_order(others, order)
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further), order
+    people = None if weights is None else weights[order]
+    start_at = blocks, start, fit_intercept, 0
+    return Rows(matrix, laid_out, key, *start_at, further, people, sampled), order
 
 
 def arrange_columns(
@@ -233,6 +257,8 @@ def arrange_columns(
     fit_intercept: bool = True,
     seed: int = 0,
     others: tuple[IntArray, ...] = (),
+    weights: FloatArray | None = None,
+    sampled: bool = False,
 ) -> Rows:
     """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
 
@@ -248,7 +274,8 @@ def arrange_columns(
         _place_column(values, order, center[j], scale[j], matrix[:, j], key)
     laid_out = np.zeros(len(codes)) if offset is None else offset[order]
     further = _in_order(others, order)
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further)
+    people = None if weights is None else weights[order]
+    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further, people, sampled)
 
 
 def _in_order(others: tuple[IntArray, ...], order: IntArray) -> tuple[IntArray, ...]:

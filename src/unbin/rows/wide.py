@@ -80,7 +80,7 @@ class WideRows(Rows):
     def gram_sums(
         self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
     ) -> FloatArray:
-        w = np.asarray(weight(self.eta(theta)), dtype=np.float64)
+        w = np.asarray(self.weighed(weight(self.eta(theta))), dtype=np.float64)
         total = w.sum()
         sums = self.columns.transpose_matvec(w)
         gram = self.columns.sandwich(w)
@@ -116,8 +116,8 @@ class WideRows(Rows):
         bare = np.zeros((n_blocks, size, 1 + law.coordinates.n_row_nuisance))
         model = law.rows(self, slice(0, len(self)), theta, nuisance, covariance)
         accumulate(
-            model.mean, model.d_eta, model.d_nuisance, model.extra, np.empty((0, len(self))), 0,
-            self.start, mean, bare, cross, covariance, law.n_bins,
+            model.mean, model.d_eta, model.d_nuisance, model.extra, np.empty((0, len(self))),
+            self.people(), 0, self.start, mean, bare, cross, covariance, law.n_bins,
         )  # fmt: skip
         _, products = self.block_products(model.d_eta)
         return mean, np.concatenate([bare[:, :, :1], products, bare[:, :, 1:]], axis=2), cross
@@ -129,13 +129,15 @@ class WideRows(Rows):
         )
 
     def block_products(self, weight: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return Σ w and Σ w x by block, x standardised; (b, K) and (b, K, d) for w of (n, K)."""
+        """Return Σ w and Σ w x over the people of each block, x standardised.
+
+        (b, K) and (b, K, d) for w of (n, K).
+        """
         b, size = len(self.blocks), weight.shape[1]
         total = self.sums(weight)
         products = np.zeros((b, size, len(self.center)))
-        weight = np.ascontiguousarray(weight)
-        csr = self.other
-        _add_sparse(csr.indptr, csr.indices, csr.data, weight, self.start, products)
+        csr, weighed = self.other, np.ascontiguousarray(self.weighed(weight))
+        _add_sparse(csr.indptr, csr.indices, csr.data, weighed, self.start, products)
         for column, values in zip(self.dense_columns, self.dense.T, strict=True):
             products[:, :, column] = self.sums(weight * values[:, None])
         products -= total[:, :, None] * self.center
@@ -166,12 +168,14 @@ def lay_out_wide(
     fit_intercept: bool = True,
     seed: int = 0,
     n_threads: int = 1,
+    weights: FloatArray | None = None,
 ) -> Design:
     """Lay a tabmat matrix out block by block (see :func:`unbin.rows.design.lay_out`)."""
     n, d = X.shape
     start = segment_start(codes, n_blocks)
     order = np.argsort(codes, kind="stable")
-    center, scale, varies = _scale(X, fit_intercept)
+    center, scale, varies = _scale(X, weights, fit_intercept)
+    people = None if weights is None else weights[order]
     extra = np.zeros(n) if offset is None else offset[order]
     # equal rows have equal products, others different ones
     draw = np.random.default_rng(seed).standard_normal(d)
@@ -193,6 +197,7 @@ def lay_out_wide(
                         start[first : last + 1] - start[first],
                         fit_intercept,
                         rows.start,
+                        weights=None if people is None else people[rows],
                     ),
                     center,
                     np.where(varies, scale, np.inf),
@@ -209,6 +214,7 @@ def lay_out_wide(
         fit_intercept=fit_intercept,
         has_offset=bool(extra.any()),
         order=order,
+        weight=None if people is None else (np.add.reduceat(people, start[:-1]),),
     )
 
 
@@ -240,6 +246,7 @@ def _part(matrix: Any, bare: Rows, center: FloatArray, scale: FloatArray) -> Wid
         bare.start,
         bare.fit_intercept,
         bare.place,
+        weights=bare.weights,
         columns=matrix,
         center=center,
         scale=scale,
@@ -249,10 +256,13 @@ def _part(matrix: Any, bare: Rows, center: FloatArray, scale: FloatArray) -> Wid
     )
 
 
-def _scale(X: Any, fit_intercept: bool) -> tuple[FloatArray, FloatArray, Any]:
+def _scale(
+    X: Any, weights: FloatArray | None, fit_intercept: bool
+) -> tuple[FloatArray, FloatArray, Any]:
     """Return center, scale and which columns vary, as ``lay_out`` would have them."""
     n, d = X.shape
-    _, mean, sd = X.standardize(np.full(n, 1.0 / n), True, True)
+    share = np.full(n, 1.0 / n) if weights is None else weights / weights.sum()
+    _, mean, sd = X.standardize(share, True, True)
     center = mean if fit_intercept else np.zeros(d)
     spread = sd if fit_intercept else np.sqrt(sd**2 + mean**2)
     varies = spread > 1e-12 * np.abs(center)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
 from unbin._frames import is_dask
-from unbin._typing import IntArray, TextArray
+from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import EngineError
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
@@ -86,12 +86,24 @@ class Blocks:
         Rows of each block.
     others : tuple of (n,)
         The block of each row in further partitions.
+    weights : (n,) or None
+        People that each row stands for in the tables; None where it is one.
+    sampled : bool
+        Whether the rows are a sample of the people.
+    known : (m,) or None
+        Rows whose outcome is known; unless the tables count them too, their weight is 0.
+    everybody : (n,) or None
+        The weights, those included whose outcome is known.
     """
 
     names: TextArray
     codes: Any
     size: IntArray
     others: tuple[IntArray, ...] = ()
+    weights: Any = None
+    sampled: bool = False
+    known: IntArray | None = None
+    everybody: Any = None
 
 
 class Everybody(Protocol):
@@ -106,6 +118,12 @@ class Everybody(Protocol):
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
+
+    def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
+        """Return the people whose outcome is known, each row a block, scaled as in ``design``.
+
+        ``people`` (m,) are those that each of these rows stands for.
+        """
 
 
 class Engine:

@@ -11,7 +11,7 @@ from unbin._frames import is_wide
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.rows.contextual import Context, block_context
-from unbin.rows.design import Design, lay_out
+from unbin.rows.design import Design, alone, lay_out
 from unbin.rows.engines import Blocks, Engine, Layout
 from unbin.rows.wide import lay_out_wide
 
@@ -46,7 +46,8 @@ class InMemory:
             raise ParameterError(
                 "contextual: needs an array of features, got a tabmat matrix; add block means to X"
             )
-        return block_context(self.X, self.blocks.names, self.blocks.codes, self.blocks.size)
+        blocks = self.blocks
+        return block_context(self.X, blocks.names, blocks.codes, blocks.everybody)
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
@@ -58,11 +59,23 @@ class InMemory:
             "fit_intercept": layout.fit_intercept,
             "seed": layout.seed,
             "n_threads": self.n_threads,
+            "weights": self.blocks.weights,
         }
         if not is_wide(X):
-            return lay_out(X, codes, len(self.blocks.names), others=self.blocks.others, **same)
-        if self.blocks.others:
+            several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
+            return lay_out(X, codes, len(self.blocks.names), **several, **same)
+        if self.blocks.others or self.blocks.known is not None or self.blocks.sampled:
             raise ParameterError(
-                "X: several tables need an array of features, got a tabmat matrix; pass an array"
+                "X: several tables, observed people and survey weights need an array of features, "
+                "got a tabmat matrix; pass an array"
             )
         return lay_out_wide(X, codes, len(self.blocks.names), **same)
+
+    def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
+        """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
+        rows = self.blocks.known
+        X = self.X[rows]
+        if context is not None:
+            X = np.column_stack([X, context.means[self.blocks.codes[rows]][:, context.used]])
+        offset = None if self.offset is None else self.offset[rows]
+        return alone(design, list(X.T), offset, people)

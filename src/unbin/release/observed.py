@@ -1,0 +1,118 @@
+"""People whose outcome is known, beside tables or alone."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from unbin._checks import check_flag
+from unbin._frames import as_floats, refuse_huge
+from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
+from unbin.exceptions import AggregatedTargetError, AlignmentWarning, DomainError
+
+
+class ObservedTarget:
+    """Outcomes of the rows of X that somebody observed.
+
+    Attributes
+    ----------
+    values : (n_rows,)
+        NaN where nobody knows.
+    disjoint : bool
+        Whether no table counts these outcomes.
+    """
+
+    def __init__(self, values: FloatArray, *, disjoint: bool = False) -> None:
+        self.values = values
+        self.disjoint = disjoint
+
+    @property
+    def shape(self) -> tuple[int]:
+        """Number of rows, as numpy spells it."""
+        return (len(self.values),)
+
+    @property
+    def ndim(self) -> int:
+        """Always 1."""
+        return 1
+
+    @property
+    def known(self) -> BoolArray:
+        """Rows whose outcome is known."""
+        return ~np.isnan(self.values)
+
+    @property
+    def rows(self) -> IntArray:
+        """Positions of the rows whose outcome is known."""
+        return np.flatnonzero(self.known)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __iter__(self) -> Iterator[NoReturn]:
+        raise AggregatedTargetError(_NOT_NUMBERS)
+
+    def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise AggregatedTargetError(_NOT_NUMBERS)
+
+    def __repr__(self) -> str:
+        return f"ObservedTarget: {int(self.known.sum()):,} of {len(self):,} rows"
+
+
+def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
+    """Tell the outcomes of those people that somebody observed.
+
+    Joined to tables, these people are taken out of what the tables count: what is left is about the
+    others, and both together are fitted as independent. Alone they give the ordinary GLM.
+
+    Parameters
+    ----------
+    y : (n_rows,)
+        Outcome of each row of X, NaN where nobody knows.
+    disjoint : bool
+        The tables do not count these outcomes: they are of other people with such features, or of
+        another time. (People who are rows of X but outside a table have no block id there:
+        ``align(blocks, on_missing="drop")``.)
+
+    Returns
+    -------
+    ObservedTarget
+        To be joined to aligned tables, or passed as ``y``.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> county = np.repeat(["a", "b"], 4)
+    >>> y = np.arange(8.0)
+    >>> asked = np.where(np.arange(8) % 4 == 0, y, np.nan)
+    >>> unbin.join(unbin.aggregate(y, county, bins=2).align(county), unbin.observed(asked)).observed
+    ObservedTarget: 2 of 8 rows
+    """
+    values = as_floats(y, where="observed", error=DomainError)
+    check_observations(values, where="observed")
+    if len(values) and np.isnan(values).all():
+        warnings.warn(
+            "observed: no outcome is known, got NaN in every row; the tables are fitted alone",
+            AlignmentWarning,
+            stacklevel=2,
+        )
+    return ObservedTarget(values, disjoint=check_flag("disjoint", disjoint))
+
+
+def check_observations(values: FloatArray, *, where: str) -> None:
+    """Raise if an outcome that is known is not a finite number."""
+    if np.isinf(values).any():
+        raise DomainError(
+            f"{where}: an outcome must be finite, or NaN where nobody knows it, got inf in row "
+            f"{int(np.argmax(np.isinf(values)))}; correct it"
+        )
+    refuse_huge(values[~np.isnan(values)], where=where)
+
+
+_NOT_NUMBERS = (
+    "observed target: some of its rows have no value, and it got used as if all had; take the "
+    "rows that do, values[known]"
+)
