@@ -46,6 +46,7 @@ from unbin.likelihood.statistics import published_counts, published_order
 from unbin.release import Release, tables
 from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget
+from unbin.rows.contextual import block_context
 
 _BLOCKS_PER_DEAL = 10
 _TIE = 1e-12

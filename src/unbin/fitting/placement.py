@@ -209,8 +209,8 @@ def _observed(
     if family is not None:
         check_observed(y, family)
     offset = check_offset(given.offset, len(X), family)
-    names, codes, size = np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)])
-    everybody = Blocks(names, codes, size, weights=weights, everybody=weights)
+    name, codes, size = np.array(["everybody"]), np.zeros(len(X), np.int64), np.array([len(X)])
+    everybody = Blocks(name, codes, size, weights=weights, everybody=weights)
     people = engine.rows(X, everybody, offset)
     names = getattr(model, "feature_names_in_", None)
     return Placed([(people, y)], True, False, X.shape[1], names)

@@ -173,7 +173,8 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty)
         information, scores = found.information, found.block_scores
-    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0)
+    meat = information if sums.sampled is None else information + sums.sampled
+    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0, meat=meat)
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
@@ -207,11 +208,13 @@ def covariance(
     block_scores: FloatArray,
     *,
     ratio: float,
+    meat: FloatArray | None = None,
 ) -> FloatArray:
     """Return the covariance of the free parameters.
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
-    ``ENOUGH_BLOCKS`` blocks on, else bread J bread times max(1, Q/df). No variance is below that of
+    ``ENOUGH_BLOCKS`` blocks on, else bread M bread times max(1, Q/df), M = J the model's variance
+    of the score. No variance is below that of
     the model: where few blocks inform a coefficient, as of a rare feature, their scores are fitted
     to nearly 0 and the sandwich comes out many times too small.
 
@@ -223,18 +226,21 @@ def covariance(
         Rows of zeros are blocks without information.
     ratio : float
         Q/df.
+    meat : (p, p), optional
+        M, where it is not J: rows that are a sample inform less than their scores vary.
     """
+    by_model = information if meat is None else meat
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
     p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
     n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
     if n_blocks >= max(ENOUGH_BLOCKS, 2 * p):
         centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
         meat = centred.T @ centred * (n_blocks / (n_blocks - p))
-        robust, model = bread @ meat @ bread, np.diag(bread @ information @ bread)
+        robust, model = bread @ meat @ bread, np.diag(bread @ by_model @ bread)
         short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
         short = np.where(np.diag(robust) > 0, short, 1.0)
         return np.asarray(robust * np.outer(short, short))
-    return np.asarray(bread @ information @ bread * max(1.0, ratio))
+    return np.asarray(bread @ by_model @ bread * max(1.0, ratio))
 
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:

@@ -43,16 +43,15 @@ from unbin.likelihood.moments import (
 from unbin.likelihood.problem import Problem, make_problem
 from unbin.likelihood.quasi_score import (
     Evidence,
-    PartSums,
     ScoreSums,
+    corrected,
     evidence,
     log_score,
-    part_sums,
-    reference_bins,
-    score_blocks,
+    sampled_blocks,
     summed,
-    used_statistics,
+    weigh_blocks,
 )
+from unbin.likelihood.sampling import Sampled, correct, tiles_of
 from unbin.likelihood.statistics import bins_between
 from unbin.release import Release
 from unbin.release.orders import orders_as_bins
@@ -276,13 +275,17 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
     """Return the added quasi-scores of all tables in one pass over the rows."""
     pulled, spared = np.zeros(len(free)), np.zeros((len(free), len(free)))
     moments, found = _moments(problem, free), []
-    for table, part in zip(problem.tables, moments, strict=True):
-        said = evidence(table, replace(part, covariance=part.covariance.copy()))
-        weighed = _weighed(table, said, said.covariance)
+    said_of = [
+        evidence(table, replace(part, covariance=part.covariance.copy()))
+        for table, part in zip(problem.tables, moments, strict=True)
+    ]
+    sampled = _corrections(problem, said_of, free) if problem.first.design.sampled else None
+    for t, (table, said) in enumerate(zip(problem.tables, said_of, strict=True)):
+        weighed = weigh_blocks(table, said)
         sums = summed([weighed], pulled)
         spared += sums.information - (weighed.information - weighed.lost)
         if table.shared is not None:
-            judged = _weighed(table, said, said.covariance + table.shared)
+            judged = weigh_blocks(table, replace(said, covariance=said.covariance + table.shared))
             sums = replace(
                 sums,
                 block_misfit=judged.misfit,
@@ -292,7 +295,7 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
                 block_hidden=judged.hidden,
                 block_along=judged.along,
             )
-        found.append(sums)
+        found.append(sums if sampled is None else corrected(sums, *sampled[t]))
     score = reduce(np.add, [sums.score for sums in found]) - penalty * free
     information = reduce(np.add, [sums.information for sums in found])
     known = None
@@ -302,11 +305,34 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
     return JointSums(score, information, tuple(found), moments, spared, known)
 
 
-def _weighed(table: Problem, said: Evidence, covariance: FloatArray) -> PartSums:
-    """Return the sums of a table's blocks, their statistics weighted by some covariances."""
-    arrays = said.derivative, said.shift, said.hidden, said.residual
-    rest = reference_bins(table), used_statistics(table), table.block_variance
-    return part_sums(table, score_blocks(covariance, *arrays, *rest), said.spread, said.mean)
+def _corrections(
+    problem: JointProblem, said: Sequence[Evidence], free: FloatArray
+) -> list[tuple[FloatArray, FloatArray]]:
+    """Return, per table, the corrections of score and information where rows are a sample."""
+    pairs = zip(problem.tables, said, strict=True)
+    blocks = tuple(sampled_blocks(table, own) for table, own in pairs)
+    scores, taken = problem.first.design.total(joint_sampled, problem.views(), free, blocks)
+    return [(own.arrays[0], taken[t]) for t, own in enumerate(scores)]
+
+
+@kernel
+def joint_sampled(
+    rows: Rows, views: tuple[View, ...], free: FloatArray, blocks: tuple[Sampled, ...]
+) -> tuple[tuple[BlockSums, ...], FloatArray]:
+    """Return, per table, what ``sampled_rows`` does."""
+    partitions, p = partitions_of(rows), len(free)
+    scores = [np.zeros((len(names), p)) for names, _ in partitions]
+    taken, coordinates = np.zeros((len(views), p, p)), views[0].law.coordinates
+    for tile in tiles_of(rows, max(view.law.n_statistics for view in views), p):
+        models = _models(rows, views, partitions, tile, free, False)
+        x, people = rows.matrix[tile], rows.people(tile)
+        for t, (names, place) in enumerate(partitions):
+            code = names[place[tile]]
+            own, square = correct(models[t], x, people, code, blocks[t], coordinates, free)
+            add_to(place[tile], own, scores[t])
+            taken[t] += square
+    found = zip(partitions, scores, strict=True)
+    return tuple(BlockSums(names, (score,)) for (names, _), score in found), taken
 
 
 def joint_log_score(problem: JointProblem, sums: JointSums) -> float:

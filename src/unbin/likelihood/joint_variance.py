@@ -109,6 +109,7 @@ def score_variance(
     )
     meat, sides = problem.first.design.total(meat_sums, problem.law, free, weights)
     pulls = [side.arrays[0] for side in sides]
+    meat = meat + sum(own.sampled for own in sums.tables if own.sampled is not None)
     if sums.known is not None and problem.people is not None:
         along = sums.known.along
         meat = meat + sums.known.information - weights.variance.sum() * along.T @ along

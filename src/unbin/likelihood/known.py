@@ -4,8 +4,8 @@ What is known of person i is y_i. Its quasi-score D_iᵀ S_i⁻¹ (c_i - m_i) ha
 statistic, and for a family with a dispersion also the bin between quantiles of all known outcomes
 that y_i lies in, from which the dispersion is estimated. A family with thresholds has the bins of
 the tables alone. Tables do not count these people (:mod:`unbin.release.removal`), so that scores
-and informations add; a random intercept moves both the people of a block that are known and those that
-its tables count, which :mod:`unbin.likelihood.joint_variance` allows for.
+and informations add; a random intercept moves both the people of a block that are known and those
+that its tables count, which :mod:`unbin.likelihood.joint_variance` allows for.
 """
 
 from __future__ import annotations
@@ -21,15 +21,7 @@ from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.moments import Law, finish, moment_sums
 from unbin.likelihood.problem import Problem, PublishedMeans
-from unbin.likelihood.quasi_score import (
-    PartSums,
-    evidence,
-    part_sums,
-    reference_bins,
-    score_blocks,
-    summed,
-    used_statistics,
-)
+from unbin.likelihood.quasi_score import PartSums, evidence, summed, weigh_blocks
 from unbin.likelihood.statistics import bins_between
 from unbin.rows.design import Design
 
@@ -117,13 +109,10 @@ def known_sums(problem: Problem, law: Law, free: FloatArray) -> KnownSums:
     counts, means = problem.counts, problem.means
     unit = None if means is None else means.unit
     law = replace(law, lower=counts.lower, upper=counts.upper, unit=unit)
-    reference, used = reference_bins(problem), used_statistics(problem)
 
     def weigh(blocks: slice, sums: tuple[FloatArray, ...]) -> PartSums:
         said = evidence(problem, finish(problem, free, blocks, sums, True))
-        arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
-        scored = score_blocks(*arrays, reference[blocks], used[blocks], 0.0)
-        return part_sums(problem, scored, said.spread, said.mean)
+        return weigh_blocks(problem, said, blocks)
 
     parts = list(problem.design.by_block(moment_sums, law, free, True, then=weigh))
     sums = summed(parts, np.zeros(len(free)))

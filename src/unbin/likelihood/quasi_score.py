@@ -19,7 +19,7 @@ McCullagh, P. (1983). Quasi-likelihood functions. *Annals of Statistics*, 11, 59
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -31,7 +31,9 @@ from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
 from unbin.likelihood.problem import Problem
-from unbin.rows.rows import kernel
+from unbin.likelihood.sampling import Sampled, correct, tiles_of
+from unbin.rows.design import BlockSums
+from unbin.rows.rows import Rows, kernel
 
 _MOST_LOST = 0.95
 """Hidden counts take at most this share of the information in any direction."""
@@ -65,6 +67,8 @@ class ScoreSums:
     spread : float
         Trace of all S_b over that of multinomial counts with the same means: near 0 when the
         features determine everybody's bin.
+    sampled : (p, p) or None
+        What ``information`` is short of because D_b was estimated from a sample of the people.
     """
 
     score: FloatArray
@@ -78,6 +82,7 @@ class ScoreSums:
     block_along: FloatArray
     mean: FloatArray
     spread: float
+    sampled: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,8 @@ def score_sums(
     frozen : (B, L, L), optional
         Covariances to use instead of those at ``free``.
     """
+    if problem.design.sampled and frozen is None:
+        return _sampled_sums(problem, free, penalty)
     reference, used = reference_bins(problem), used_statistics(problem)
 
     def whole(blocks: slice, sums: tuple[Any, ...]) -> Evidence:
@@ -152,12 +159,7 @@ def score_sums(
     def weigh(part: BlockMoments) -> PartSums:
         if frozen is not None:
             part.covariance[:] = frozen[part.blocks]
-        found = evidence(problem, part)
-        arrays = found.covariance, found.derivative, found.shift, found.hidden, found.residual
-        sums = score_blocks(
-            *arrays, reference[part.blocks], used[part.blocks], problem.block_variance
-        )
-        return part_sums(problem, sums, found.spread, found.mean)
+        return weigh_blocks(problem, evidence(problem, part), part.blocks)
 
     if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
         scored = problem.design.parts.stream(
@@ -167,6 +169,74 @@ def score_sums(
     else:
         parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
     return summed(parts, penalty * free)
+
+
+def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> PartSums:
+    """Return the sums of some blocks, their statistics weighted by their covariances."""
+    arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
+    rest = reference_bins(problem)[blocks], used_statistics(problem)[blocks]
+    sums = score_blocks(*arrays, *rest, problem.block_variance)
+    return part_sums(problem, sums, said.spread, said.mean)
+
+
+# -- rows that are a sample ------------------------------------------------------------------------
+
+
+def _sampled_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+    """Return the quasi-score of people of whom the rows are a sample, corrected for that."""
+
+    def both(part: BlockMoments) -> tuple[PartSums, Sampled]:
+        said = evidence(problem, part)
+        return weigh_blocks(problem, said, part.blocks), sampled_blocks(problem, said, part.blocks)
+
+    parts, blocks = zip(*map_moments(problem, free, both), strict=True)
+    score, taken = problem.design.total(sampled_rows, Law.of(problem), free, Sampled.joined(blocks))
+    return corrected(summed(list(parts), penalty * free), score.arrays[0], taken)
+
+
+def sampled_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> Sampled:
+    """Return what the correction of a table's score needs to know of some of its blocks."""
+    used = used_statistics(problem)[blocks]
+    used &= np.arange(used.shape[1]) != reference_bins(problem)[blocks, None]
+    effects = problem.block_variance * said.shift[:, :, None] * said.shift[:, None, :]
+    return Sampled.of(
+        said.covariance + effects,
+        used,
+        said.mean,
+        said.derivative,
+        problem.counts.n[blocks],
+        None if problem.factor is None else problem.factor[blocks],
+        problem.cuts,
+    )
+
+
+def corrected(sums: ScoreSums, score: FloatArray, taken: FloatArray) -> ScoreSums:
+    """Return sums with the score (B, p) and the information corrected for sampling."""
+    return replace(
+        sums,
+        score=sums.score + score.sum(axis=0),
+        block_scores=sums.block_scores + score,
+        information=_less(sums.information, taken),
+        sampled=taken,
+    )
+
+
+@kernel
+def sampled_rows(
+    rows: Rows, law: Law, free: FloatArray, blocks: Sampled
+) -> tuple[BlockSums, FloatArray]:
+    """Return the correction of the score by block, and that of the information."""
+    theta, nuisance = law.coordinates.split(free)
+    score, taken = np.zeros((len(rows.blocks), len(free))), np.zeros((len(free), len(free)))
+    for tile in tiles_of(rows, law.n_statistics, len(free)):
+        model = law.rows(rows, tile, theta, nuisance, False)
+        code = rows.codes(tile)
+        own, square = correct(
+            model, rows.matrix[tile], rows.people(tile), code, blocks, law.coordinates, free
+        )
+        np.add.at(score, np.searchsorted(rows.blocks, code), own)
+        taken += square
+    return BlockSums(rows.blocks, (score,)), taken
 
 
 def summed(parts: list[PartSums], pulled: FloatArray) -> ScoreSums:
