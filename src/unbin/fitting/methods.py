@@ -33,6 +33,7 @@ from unbin.release.join import Tables
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
 from unbin.rows.engines import Everybody
+from unbin.rows.merging import merge_rows
 
 _RESTARTS_IF_UNSURE = 4
 _TELLING = ("method", "alpha", "contextual", "solver", "tol")
@@ -48,11 +49,12 @@ def likelihood_fit(
             rank_bounds(each, get_family("gaussian").domain)  # raises if they contradict each other
     d = people.n_features
     context = None if settings.contextual is False else people.context()
-    designs = {}
+    laid_out = {}
     if settings.contextual is not True:
-        designs[False] = people.design(settings.layout)
+        laid_out[False] = people.design(settings.layout)
     if context is not None:
-        designs[True] = people.design(settings.layout, context)
+        laid_out[True] = people.design(settings.layout, context)
+    designs = {contextual: merge_rows(design) for contextual, design in laid_out.items()}
     known = _known(people, release, designs, context)
     model, selection = _choose(designs, release, known, family, settings)
 
@@ -80,7 +82,8 @@ def likelihood_fit(
             contextual, found = False, solve(False)
     context = context if contextual else None
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
-    return replace(fit, selection=selection)
+    imputed = _imputed(laid_out[contextual], release, model.family, found)
+    return replace(fit, selection=selection, imputed=imputed)
 
 
 def _releases(release: Release | Tables) -> tuple[Release, ...]:
@@ -160,7 +163,6 @@ def _of_tables(
     if isinstance(release, Release):
         return {
             "diagnostics": diagnose(design, release, family, found, d),
-            "imputed": None if design.rows is None else Raking.of(design, release, family, found),
             "n_blocks": len(release.n),
             "published": published_of(found, release.blocks, whole=whole, public=release.public),
         }
@@ -177,20 +179,22 @@ def _of_tables(
     )
     return {
         "diagnostics": diagnose_joint(design, release, family, found, d),
-        "imputed": None
-        if design.rows is None
-        else JointRaking.of(
-            design,
-            release,
-            [fit.counts for fit in found.tables],
-            family,
-            found.theta,
-            found.nuisance,
-        ),
         "n_blocks": sum(len(own.n) for own in release.releases),
         "published": tables[0].published,
         "tables": tables,
     }
+
+
+def _imputed(
+    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit
+) -> Raking | JointRaking | None:
+    """Return what imputes the targets of all rows, where they are in memory."""
+    if design.rows is None:
+        return None
+    if isinstance(release, Release):
+        return Raking.of(design, release, family, found)
+    counts = [fit.counts for fit in found.tables]
+    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance)
 
 
 def matching_fit(
