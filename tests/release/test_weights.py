@@ -54,11 +54,11 @@ def test_survey_weighting_needs_weights():
 
 def test_frequency_weights_add_up_to_the_people_of_the_release():
     with pytest.raises(AlignmentError, match=r"the rows of X stand for 11.*weighting='survey'"):
-        table().align(COUNTY, weights=PEOPLE + [1, 0, 0, 0, 0, 0])
+        table().align(COUNTY, weights=PEOPLE + np.eye(6)[0])
 
 
 def test_fractional_weights_need_only_round_to_the_people_of_the_release():
-    target = table().align(COUNTY, weights=PEOPLE + [0.2, 0, 0, 0, -0.4, 0])
+    target = table().align(COUNTY, weights=PEOPLE + np.array([0.2, 0, 0, 0, -0.4, 0]))
     np.testing.assert_array_equal(target.release.n, [10, 10])
 
 

@@ -60,7 +60,7 @@ def test_sums_and_people_stay_the_same():
     np.testing.assert_allclose(both[1], both[0], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("levels, pays", [((2, 3), True), ((40, 60), False)])
+@pytest.mark.parametrize(("levels", "pays"), [((2, 3), True), ((40, 60), False)])
 def test_rows_are_merged_only_where_far_fewer_are_left(levels, pays):
     rng = np.random.default_rng(3)
     X, codes = categories(rng, 3_000, *levels), np.sort(rng.integers(0, 3, 3_000))
@@ -81,6 +81,7 @@ def test_rows_of_a_sample_are_left_alone():
 
 @pytest.mark.parametrize("family", ["gaussian", "binomial", "ordinal"])
 @pytest.mark.parametrize("several", [False, True])
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 def test_a_fit_to_merged_rows_is_the_fit_to_all(monkeypatch, family, several):
     rng = np.random.default_rng(5)
     county = np.repeat(np.arange(30), 60)
