@@ -1,10 +1,14 @@
 """What a likelihood fit returns, and its uncertainty: covariance, goodness of fit, Wald tests.
 
-The covariance is the *sandwich*, robust and clustered by block, where there are enough blocks, and
-model-based otherwise.
+The covariance is the *sandwich* CR3, robust and clustered by block, where there are enough blocks,
+and model-based otherwise; intervals are of Student's t with as many degrees of freedom as blocks
+less slopes and the intercept.
 
 References
 ----------
+Bell, R. M. and McCaffrey, D. F. (2002). Bias reduction in standard errors for linear regression
+with multi-stage samples. *Survey Methodology*, 28, 169-181.
+
 Liang, K.-Y. and Zeger, S. L. (1986). Longitudinal data analysis using generalized linear models.
 *Biometrika*, 73, 13-22.
 """
@@ -27,6 +31,7 @@ from unbin.likelihood.effects import average_effect, effects_misfit
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import log_score
 from unbin.likelihood.scoring import ScoringResult
+from unbin.likelihood.specification import Specification, specify
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -78,6 +83,12 @@ class LikelihoodFit:
         has the blocks of all, one table after the other, and everybody in the refined bins.
     share : (d,) or None
         Of one of several tables: its share in the information on each slope.
+    df_residual : float
+        Degrees of freedom of intervals; infinite where the covariance is the model's.
+    specification : Specification or None
+        Tests of the specification; None where there is nothing to test, or several tables.
+    location : LocationFit or None
+        The root of the location score beside the full one.
     """
 
     theta: FloatArray
@@ -101,6 +112,9 @@ class LikelihoodFit:
     means: FloatArray | None
     tables: tuple[LikelihoodFit, ...] = ()
     share: FloatArray | None = None
+    df_residual: float = float("inf")
+    specification: Specification | None = None
+    location: LocationFit | None = None
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
@@ -126,11 +140,25 @@ class LikelihoodFit:
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
             means=None if self.means is None else units.out(self.means),
+            location=None
+            if self.location is None
+            else LocationFit(
+                units.theta_out(self.location.theta, fit_intercept=fit_intercept),
+                self.location.covariance * square,
+            ),
         )
 
 
-ENOUGH_BLOCKS = 50
-"""Blocks from which on the sandwich is trusted."""
+@dataclass(frozen=True, slots=True)
+class LocationFit:
+    """The root of the location score: theta as in ``Design``, and its covariance with nuisance."""
+
+    theta: FloatArray
+    covariance: FloatArray
+
+
+MOST_LEVERAGE = 0.5
+"""Parameters as a share of blocks, at most, for the sandwich to be used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +189,17 @@ class GoodnessOfFit:
     p_value: float
 
 
-def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
-    """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
+def infer(
+    problem: Problem,
+    result: ScoringResult,
+    penalty: FloatArray,
+    *,
+    n_features: int | None = None,
+) -> LikelihoodFit:
+    """Add the uncertainty, and turn free parameters into theta and nuisance parameters.
+
+    Slopes after the first ``n_features`` are contextual.
+    """
     free, sums = result.free, result.sums
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
     df = float(sums.block_df.sum() - alive.sum())
@@ -171,10 +208,17 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
-        found = composite_sums(problem, free, penalty)
-        information, scores = found.information, found.block_scores
+        composite = composite_sums(problem, free, penalty)
+        information, scores = composite.information, composite.block_scores
     meat = information if sums.sampled is None else information + sums.sampled
-    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0, meat=meat)
+    found = None
+    if result.status is Status.CONVERGED and not problem.design.scores_blocks:
+        found = specify(problem, free, information, penalty, n_features=n_features)
+        scores = found.scores
+    cov, df_residual = covariance(
+        information, penalty, scores, problem.n_fitted, ratio=left / df if df > 0 else 1.0,
+        meat=meat, leveraged=found is not None,
+    )  # fmt: skip
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
@@ -199,24 +243,37 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
         block_average=average,
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
+        df_residual=df_residual,
+        specification=found,
+        location=None if found is None else _location(problem, free, found),
     )
+
+
+def _location(problem: Problem, free: FloatArray, found: Specification) -> LocationFit:
+    """Return the one-step location root, nuisance parameters as thresholds and the like."""
+    moved = free + found.location_shift
+    jacobian = problem.coordinates.jacobian(moved)
+    covariance = jacobian @ found.location_covariance @ jacobian.T
+    return LocationFit(problem.coordinates.split(moved)[0], covariance)
 
 
 def covariance(
     information: FloatArray,
     penalty: FloatArray,
     block_scores: FloatArray,
+    n_slopes: int,
     *,
     ratio: float,
     meat: FloatArray | None = None,
-) -> FloatArray:
-    """Return the covariance of the free parameters.
+    leveraged: bool = False,
+) -> tuple[FloatArray, float]:
+    """Return the covariance of the free parameters, and the degrees of freedom of intervals.
 
-    With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread · B/(B - p) from
-    ``ENOUGH_BLOCKS`` blocks on, else bread M bread times max(1, Q/df), M = J the model's variance
-    of the score. No variance is below that of
-    the model: where few blocks inform a coefficient, as of a rare feature, their scores are fitted
-    to nearly 0 and the sandwich comes out many times too small.
+    With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread, times (B - 1)/B for scores
+    with leverage (CR3) and B/(B - p) for others, where there are twice as many blocks as
+    parameters; else bread M bread times max(1, Q/df), M = J the model's variance of the score. No
+    variance is below that of the model: where few blocks inform a coefficient, as of a rare
+    feature, their scores are fitted to nearly 0 and the sandwich comes out many times too small.
 
     Parameters
     ----------
@@ -224,23 +281,29 @@ def covariance(
     penalty : (p,)
     block_scores : (B, p)
         Rows of zeros are blocks without information.
+    n_slopes : int
+        Intercept and slopes that were fitted.
     ratio : float
         Q/df.
     meat : (p, p), optional
         M, where it is not J: rows that are a sample inform less than their scores vary.
+    leveraged : bool
+        Whether scores are as if their block had not been fitted.
     """
     by_model = information if meat is None else meat
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
     p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
     n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
-    if n_blocks >= max(ENOUGH_BLOCKS, 2 * p):
-        centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
-        meat = centred.T @ centred * (n_blocks / (n_blocks - p))
-        robust, model = bread @ meat @ bread, np.diag(bread @ by_model @ bread)
-        short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
-        short = np.where(np.diag(robust) > 0, short, 1.0)
-        return np.asarray(robust * np.outer(short, short))
-    return np.asarray(bread @ by_model @ bread * max(1.0, ratio))
+    df = float(max(n_blocks - n_slopes, 1))
+    if p > MOST_LEVERAGE * n_blocks:
+        return np.asarray(bread @ by_model @ bread * max(1.0, ratio)), df
+    centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
+    meat = centred.T @ centred
+    meat *= (n_blocks - 1) / n_blocks if leveraged else n_blocks / (n_blocks - p)
+    robust, model = bread @ meat @ bread, np.diag(bread @ by_model @ bread)
+    short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
+    short = np.where(np.diag(robust) > 0, short, 1.0)
+    return np.asarray(robust * np.outer(short, short)), df
 
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:

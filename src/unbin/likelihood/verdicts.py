@@ -1,0 +1,242 @@
+"""Verdicts: whether each coefficient is estimated, and whether the fit may be trusted.
+
+A coefficient is *not estimable* where what was published does not change with it, *imprecise* where
+its standard error is above a fifth of the outcome's standard deviation on the link's scale over
+that of the feature, and *estimated* otherwise: its own size has no part in it.
+
+A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged, or
+fails a specification test: that of the shape at 5 %, or an extension at 1 % (over all that are
+tested) that would move a slope by more than its standard error. Over right models of 76 designs
+that flags 3 %. Q/df has no part in it either: it is large in most fits that are harmless, and names
+the cause once a test has spoken. What cannot be told from one table, such as blocks that differ for
+reasons related to the features, is told by none of these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from unbin._typing import BoolArray, FloatArray
+from unbin._watching import Status
+from unbin.families import Family
+from unbin.likelihood.counts import block_targets
+from unbin.likelihood.inference import LikelihoodFit
+from unbin.likelihood.specification import Extension
+from unbin.rows.design import Design
+
+ESTIMATED, IMPRECISE, NOT_ESTIMABLE = "estimated", "imprecise", "not estimable"
+LARGEST_ERROR = 0.2
+"""Standard error of a slope, as a share of sd(outcome)/sd(feature), that is still precise."""
+_SMALLEST_EIGENVALUE = 1e-8
+_LOADING = 1e-3
+"""Squared loading on a direction without information from which on a slope is not estimable."""
+_LARGEST_STEP = 15.0
+"""Largest effect of one feature on eta over its range, on a log or logit scale."""
+_SHAPE_LEVEL, _EXTENSION_LEVEL = 0.05, 0.01
+_LARGEST_SHIFT = 1.0
+"""Standard errors by which an extension may move a slope."""
+_BLOCKS_PER_SLOPE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What may be said about a fit.
+
+    Attributes
+    ----------
+    coefficients : tuple of str
+        "estimated", "imprecise" or "not estimable", one of each feature.
+    why : str
+        Why coefficients are not estimable, in a sentence; empty where all are.
+    reasons : tuple of str
+        Why the fit is not to be trusted, a sentence each; empty where it is.
+    precision : (d,)
+        Standard errors as shares of sd(outcome)/sd(feature).
+    """
+
+    coefficients: tuple[str, ...]
+    why: str
+    reasons: tuple[str, ...]
+    precision: FloatArray
+
+
+def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict:
+    """Judge a fit, the first ``d`` of whose slopes are of features."""
+    shift = int(design.fit_intercept)
+    features = slice(shift, shift + d)
+    lost, why = _not_estimable(design, family, fit, d)
+    errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 0.0))
+    precision = errors / outcome_sd(design, family, fit)
+    named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
+    named = np.where(lost, NOT_ESTIMABLE, named)
+    reasons = tuple(_reasons(design, family, fit, d))
+    return Verdict(tuple(map(str, named)), why, reasons, np.where(lost, np.nan, precision))
+
+
+def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
+    """Return the outcome's standard deviation on the link's scale: sd(y) over d mean/d eta.
+
+    That of an ordinal outcome is of its latent variable.
+    """
+    if family.free_shape:
+        slopes = fit.theta[int(design.fit_intercept) :]
+        spread = float(slopes @ (design.spread @ slopes))
+        noise = float(family.variance(np.zeros(1), fit.nuisance)[0])
+        return float(np.sqrt(noise + spread))
+    targets = block_targets(fit.counts, fit.means)
+    known = targets.known
+    people = fit.counts.n[known].astype(float)
+    mean = float(people @ targets.mean[known] / people.sum())
+    between = people @ (targets.mean[known] - mean) ** 2 / people.sum()
+    within = np.nan_to_num(targets.variance[known], nan=0.0)
+    level = family.link(family.interior(np.array([mean])))
+    noise = float(family.variance(level, fit.nuisance)[0])
+    variance = max(float(between + people @ within / people.sum()), noise)
+    return float(np.sqrt(variance) / max(abs(float(family.mean_derivative(level)[0])), 1e-300))
+
+
+# -- coefficients ----------------------------------------------------------------------------------
+
+
+def constant_features(design: Design) -> str | None:
+    """Say which features do not vary, so that their slopes are not estimable; None if all do."""
+    constant = np.flatnonzero(~design.varies)
+    if not len(constant):
+        return None
+    columns = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
+    return (
+        f"not identified: {len(constant)} of {len(design.varies)} features are the same for "
+        f"everybody (counted from 0: {columns}), and the intercept takes up their effect; drop them"
+    )
+
+
+def _not_estimable(
+    design: Design, family: Family, fit: LikelihoodFit, d: int
+) -> tuple[BoolArray, str]:
+    """Mark the features whose slopes are not estimable, and say why."""
+    shift = int(design.fit_intercept)
+    none, lost = np.zeros(d, dtype=bool), ~design.varies[:d]
+    constant = constant_features(design)
+    if fit.n_blocks == 0:
+        return ~none, (
+            "not identified: what was published does not change with the coefficients; publish "
+            "finer bins"
+        )
+    if fit.status is Status.POOLED:
+        return ~none, (
+            "not identified: no slopes were found that explain the table better than slopes of 0; "
+            "the family may be wrong (try family='ordinal'), or add a ridge with alpha"
+        )
+    if d and fit.alone and max((t.n_blocks for t in fit.tables), default=fit.n_blocks) == 1:
+        return ~none, (
+            "not identified: a single block does not identify the coefficients, every assignment "
+            "of its targets to its people fits about as well; publish the table for several blocks"
+        )
+    if d and _scale_is_free(family, fit):
+        return ~none, (
+            "not identified: two bins shared by all blocks identify the slopes only in units of "
+            "the noise; publish three or more bins, or use family='ordinal'"
+        )
+    flat = _without_information(fit.information)[shift : shift + d]
+    if flat[design.varies[:d]].any():
+        return lost | flat, constant or (
+            "not identified: some combination of the features does not change what was published; "
+            "drop features or publish finer bins"
+        )
+    diverged = _steps(design, family, fit)[:d] > _LARGEST_STEP
+    if diverged.any():
+        return lost | diverged, constant or (
+            "not identified: a slope diverged, one feature alone would change the mean more than a "
+            "million times; add a ridge with alpha, or drop the feature"
+        )
+    return lost, constant or ""
+
+
+def _without_information(information: FloatArray) -> BoolArray:
+    """Mark the parameters that some direction without information moves.
+
+    Intercept and nuisance parameters are included: the slope of a rare feature whose people all lie
+    beyond the last edge can grow without bound if the intercept makes up for it.
+    """
+    size = np.sqrt(np.maximum(np.diag(information), 0.0))
+    told = size > 1e-5 * size.max(initial=0.0)
+    scaled = information[np.ix_(told, told)] / np.outer(size[told], size[told])
+    values, vectors = np.linalg.eigh(scaled)
+    loading = (vectors[:, values < _SMALLEST_EIGENVALUE] ** 2).max(axis=1, initial=0.0)
+    found = ~told
+    found[told] = loading > _LOADING
+    return found
+
+
+def _steps(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
+    """Return how far each feature moves eta over its range, where the link is a log or logit."""
+    slopes = fit.theta[int(design.fit_intercept) :]
+    if np.isinf(family.domain.low) or not len(slopes):
+        return np.zeros(len(slopes))
+    return np.asarray(np.abs(slopes) * design.ranges)
+
+
+def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
+    """Tell whether two shared bins are all there is of a family with a scale or dispersion."""
+    two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None and fit.alone
+    return two and bool(family.nuisance_names) and fit.status is not Status.ORDER
+
+
+# -- the fit ---------------------------------------------------------------------------------------
+
+
+def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list[str]:
+    """Return why a fit is not to be trusted."""
+    found = []
+    if not fit.status.converged:
+        found.append(
+            "the fit did not converge, so that neither its coefficients nor their errors can be "
+            "trusted"
+        )
+    needed = _BLOCKS_PER_SLOPE * (len(design.scale) + 2)
+    if d and not fit.tables and fit.n_blocks < needed:
+        found.append(
+            f"{fit.n_blocks} blocks are too few for {len(design.scale)} slopes, at least {needed} "
+            "are needed for a standard error to be trusted"
+        )
+    if (_steps(design, family, fit) > _LARGEST_STEP).any():
+        found.append("a slope diverged: some features separate the outcomes")
+    tests = fit.specification
+    if tests is None:
+        return found
+    if tests.shape.p_value < _SHAPE_LEVEL:
+        found.append(
+            "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
+            f"{tests.shape.p_value:.2g}): the family is wrong, or blocks differ for reasons "
+            "related to the features; try family='ordinal', robust=True, or more tables"
+        )
+    worst = worst_extension(tests.extensions)
+    if worst is not None:
+        found.append(_extension_text(worst))
+    return found
+
+
+def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
+    """Return the extension that is most significant among those that would move a slope."""
+    level = _EXTENSION_LEVEL / max(len(extensions), 1)
+    telling = [
+        each
+        for each in extensions
+        if each.p_value < level and np.abs(each.shift).max(initial=0.0) > _LARGEST_SHIFT
+    ]
+    return min(telling, key=lambda each: each.p_value, default=None)
+
+
+def _extension_text(worst: Extension) -> str:
+    what = (
+        f"the effect of feature {worst.feature} is curved"
+        if worst.kind == "curvature"
+        else f"the spread of the outcome changes with feature {worst.feature}"
+    )
+    remedy = "add its square or a spline" if worst.kind == "curvature" else "try target_transform"
+    return (
+        f"{what} (p = {worst.p_value:.2g}), which would move a slope by "
+        f"{np.abs(worst.shift).max():.1f} standard errors; {remedy}, or family='ordinal'"
+    )
