@@ -27,6 +27,7 @@ from unbin.release.removal import without_people
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
 from unbin.release.weights import RowWeights
+from unbin.release.words import plural
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -135,8 +136,29 @@ class JoinedTarget:
         return tuple(table.codes for table in self.tables)
 
     def check(self) -> TablesCheck:
-        """Report whether the tables agree: people of each, counts of common bins, means."""
-        return check_tables(self.published, self.crossed)
+        """Report whether the tables agree: people of each, counts of common bins, means.
+
+        They are compared as they were published, before people whose outcome is known are taken out
+        of them.
+        """
+        if not self.tables:
+            raise ParameterError("check: compares tables, got none; join aligned tables")
+        published = Tables(self.names, tuple(table.release for table in self.given))
+        return replace(check_tables(published, self.crossed), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say for whom the rows stand, and whose outcome is known."""
+        notes, weights = [], self.given[0].weights
+        if weights is not None:
+            who = f"{plural(len(self), 'row')} of X{', a sample,' if weights.sampled else ''}"
+            notes.append(f"{who} stand for these people")
+        known = self._known()
+        if known is not None and self.observed is not None:
+            n = round(known.people.sum())
+            who = "1 person" if n == 1 else f"{n:,} people"
+            counted = "no table counts it" if self.observed.disjoint else "they are taken out"
+            notes.append(f"the outcome of {who} is known; {counted}")
+        return tuple(notes)
 
     @property
     def crossed(self) -> tuple[IntArray, ...] | None:

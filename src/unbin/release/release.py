@@ -450,7 +450,7 @@ class Release:
             release = drop_missing(self, seen, rows)
         totals = Totals.of(release, rows, weighed=weighting is not None)
         if weighting == "survey":
-            rows = np.where(totals.known, np.clip(rows, totals.least, totals.most), rows)
+            rows = totals.nearest()
             warn_of_far(seen, np.asarray(people), rows)
         elif scale:
             release = scale_to(release, totals)
