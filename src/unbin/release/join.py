@@ -27,7 +27,7 @@ from unbin.release.removal import without_people
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
 from unbin.release.weights import RowWeights
-from unbin.release.words import plural
+from unbin.release.words import people_text, plural
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -71,11 +71,14 @@ class Known:
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
         Their block in each table.
+    disjoint : bool
+        Whether the tables never counted them; else they were taken out.
     """
 
     values: FloatArray
     people: FloatArray
     codes: tuple[IntArray, ...]
+    disjoint: bool = False
 
 
 class JoinedTarget:
@@ -128,7 +131,8 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        return Known(self.observed.values[rows], people, tuple(c[rows] for c in self.codes))
+        codes = tuple(code[rows] for code in self.codes)
+        return Known(self.observed.values[rows], people, codes, self.observed.disjoint)
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
@@ -154,8 +158,7 @@ class JoinedTarget:
             notes.append(f"{who} stand for these people")
         known = self._known()
         if known is not None and self.observed is not None:
-            n = round(known.people.sum())
-            who = "1 person" if n == 1 else f"{n:,} people"
+            who = people_text(round(known.people.sum()))
             counted = "no table counts it" if self.observed.disjoint else "they are taken out"
             notes.append(f"the outcome of {who} is known; {counted}")
         return tuple(notes)
