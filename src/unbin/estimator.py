@@ -49,6 +49,7 @@ from unbin.fitting.tabulate import (
     covariance_of,
     glance,
     information_columns,
+    judged_columns,
     summarise,
     tabulate,
 )
@@ -489,7 +490,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         fit = self._only_fit("conf_int")
         covariance_of(fit)
         d = self.n_features_in_
-        return Coefficients((), fit.coef, self.standard_errors_[:d], level).interval()
+        errors = self.standard_errors_[:d]
+        return Coefficients((), fit.coef, errors, level, fit.df_residual).interval()
 
     def summary(self, level: float = 0.95) -> Summary:
         """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
@@ -501,12 +503,17 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return the coefficients as a pandas or polars frame, one row per term.
 
         After a fit to several tables there is a column per table, ``information_…``: its share in
-        the information on each coefficient.
+        the information on each coefficient; ``information_observed`` is that of people whose
+        outcome is known.
         """
         check_is_fitted(self)
         fit, features = self._only_fit("tidy"), feature_names(self)
         terms = tabulate(fit, features, level)
-        columns = {**terms.columns(), **information_columns(fit, terms.names, features)}
+        columns = {
+            **terms.columns(),
+            **judged_columns(fit, terms.names, features),
+            **information_columns(fit, terms.names, features),
+        }
         return to_frame(columns, backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
@@ -523,7 +530,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if "_fits" in state:  # personal values are written only when asked for
-            state["_fits"] = [fit.without_imputed() for fit in state["_fits"]]
+            state["_fits"] = [fit.without_personal() for fit in state["_fits"]]
             state["_holds_imputed"] = False
         return state
 
@@ -605,6 +612,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         steps = [max(fit.n_iter, 1) for fit in fits]
         self.n_iter_ = np.array(steps) if several else steps[0]
         self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
+        self.n_observed_ = fits[0].n_observed
         for name in _OF_BINS:
             if hasattr(self, name):  # of a fit before this one
                 delattr(self, name)

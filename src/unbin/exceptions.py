@@ -120,6 +120,10 @@ class AggregatedTargetError(UnbinError, TypeError):
     """An aggregated target was used as if it held one value per person."""
 
 
+class SpecificationWarning(UserWarning):
+    """A fit that is not to be trusted, and why."""
+
+
 class IdentificationWarning(UserWarning):
     """The release does not identify the coefficients."""
 

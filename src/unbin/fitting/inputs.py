@@ -21,6 +21,7 @@ from unbin.exceptions import (
     IdentificationWarning,
     ParameterError,
     ReleaseError,
+    SpecificationWarning,
 )
 from unbin.families import Family
 from unbin.fitting.model import Fit, TableFit
@@ -237,6 +238,8 @@ def warn_of(fit: Fit) -> None:
         warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
     elif not fit.status.converged:
         warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
+    elif not fit.diagnostics.trusted:
+        warnings.warn(fit.diagnostics.reason, SpecificationWarning, stacklevel=3)
 
 
 def feature_names(model: Any) -> list[str]:

@@ -151,6 +151,7 @@ def _likelihood_result(
         path=np.array(found.path),
         n_iter=found.n_iter,
         n_people=design.n_people,
+        df_residual=found.df_residual,
         **_of_tables(design, release, family, found, d),
     )
 
@@ -166,6 +167,7 @@ def _of_tables(
             "n_blocks": len(release.n),
             "published": published_of(found, release.blocks, whole=whole, public=release.public),
         }
+    known = release.known
     tables = tuple(
         TableFit(
             name=name,
@@ -173,13 +175,20 @@ def _of_tables(
             n_blocks=fit.n_blocks,
             block_sd=fit.block_sd,
             goodness_of_fit=goodness_of_fit(fit),
-            published=published_of(fit, own.blocks, whole=whole, public=own.public),
+            published=published_of(
+                fit,
+                own.blocks,
+                whole=whole,
+                public=own.public,
+                less_known=known is not None and not known.disjoint,
+            ),
         )
         for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
     )
     return {
         "diagnostics": diagnose_joint(design, release, family, found, d),
         "n_blocks": sum(len(own.n) for own in release.releases),
+        "n_observed": 0 if known is None else round(known.people.sum()),
         "published": tables[0].published,
         "tables": tables,
     }
@@ -245,7 +254,10 @@ def matching_fit(
         path=np.array(solution.path),
         n_iter=solution.n_iter,
         diagnostics=Diagnostics.of_status(
-            design, solution.status.identified, solution.status.value
+            design,
+            identified=solution.status.identified,
+            trusted=solution.status.identified and solution.status.converged,
+            reason=solution.status.value,
         ),
         imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
         n_people=design.n_people,
@@ -276,7 +288,10 @@ def observed_fit(
         path=np.array(solution.path),
         n_iter=solution.n_iter,
         diagnostics=Diagnostics.of_status(
-            design, not found.complaint, found.complaint or solution.status.value
+            design,
+            identified=not found.complaint,
+            trusted=not found.complaint and solution.status.converged,
+            reason=found.complaint or solution.status.value,
         ),
         n_people=design.n_people,
         n_blocks=1,

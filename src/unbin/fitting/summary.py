@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from html import escape
 from importlib.util import find_spec
 from textwrap import wrap
@@ -10,7 +11,7 @@ from typing import Any
 
 import narwhals.stable.v1 as nw
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
@@ -41,12 +42,15 @@ class Coefficients:
     estimate, standard_error : (k,)
     level : float
         Coverage of the intervals.
+    df : float
+        Degrees of freedom of Student's t; infinite for the normal.
     """
 
     names: tuple[str, ...]
     estimate: FloatArray
     standard_error: FloatArray
     level: float = 0.95
+    df: float = float("inf")
 
     @property
     def z(self) -> FloatArray:
@@ -57,11 +61,15 @@ class Coefficients:
     @property
     def p(self) -> FloatArray:
         """Two-sided p values of "this coefficient is 0"."""
-        return np.asarray(2 * ndtr(-np.abs(self.z)))
+        below = ndtr if np.isinf(self.df) else partial(stdtr, self.df)
+        return np.asarray(2 * below(-np.abs(self.z)))
 
     def interval(self) -> FloatArray:
         """Return the lower and upper ends, shape (k, 2)."""
-        reach = ndtri(0.5 + self.level / 2) * self.standard_error
+        share = 0.5 + self.level / 2
+        reach = (ndtri(share) if np.isinf(self.df) else stdtrit(self.df, share)) * (
+            self.standard_error
+        )
         return np.column_stack([self.estimate - reach, self.estimate + reach])
 
     def columns(self) -> dict[str, Any]:
@@ -72,6 +80,7 @@ class Coefficients:
             "estimate": self.estimate,
             "std_error": self.standard_error,
             "statistic": self.z,
+            "df": np.full(len(self.names), self.df),
             "p_value": self.p,
             "conf_low": low,
             "conf_high": high,
@@ -169,7 +178,8 @@ class Summary:
 
     def _header(self) -> tuple[str, ...]:
         tail = (1 - self.coefficients.level) / 2
-        return "coef", "std err", "z", "P>|z|", f"[{tail:.3g}", f"{1 - tail:.3g}]"
+        t = "z" if np.isinf(self.coefficients.df) else "t"
+        return "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"
 
     def _rows(self) -> list[tuple[str, tuple[str, ...]]]:
         c = self.coefficients

@@ -11,6 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
+from unbin.release.words import people_text
 
 _MOST_LINES = 12
 """Tables, and coefficients, that a summary speaks of one by one."""
@@ -41,7 +42,20 @@ def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
         names = ["intercept", *names]
         estimate = np.concatenate([[fit.intercept], estimate])
         error = np.concatenate([errors[:1], error])
-    return Coefficients(tuple(names), estimate, error, level)
+    return Coefficients(tuple(names), estimate, error, level, fit.df_residual)
+
+
+def judged_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
+    """Return efficiency and verdict of each term, as columns."""
+    found, place = fit.diagnostics, {name: j for j, name in enumerate(features)}
+    efficiency = np.full(len(terms), np.nan)
+    for k, term in enumerate(terms):
+        if found.efficiency is not None and term in place:
+            efficiency[k] = found.efficiency[place[term]]
+    verdict = [
+        found.verdicts[place[term]] if found.verdicts and term in place else "" for term in terms
+    ]
+    return {"efficiency": efficiency, "verdict": verdict}
 
 
 def information_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
@@ -72,9 +86,12 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     )
     if fit.tables:
         facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])
+    if fit.n_observed:
+        facts = (*facts[:5], ("Observed:", people_text(fit.n_observed)), *facts[5:])
     notes = [f"Status: {fit.status.value}"]
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
+    who = "Tables and observed people hold" if fit.n_observed else who
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
@@ -87,6 +104,7 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
         "family": [fit.family.name],
         "method": [method],
         "n_people": [fit.n_people],
+        "n_observed": [fit.n_observed],
         "n_blocks": [fit.n_blocks],
         "alpha": [fit.alpha],
         "dispersion": [fit.dispersion],
@@ -94,6 +112,7 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
         "q_over_df": [float("nan") if goodness is None else goodness.ratio],
         "p_value": [float("nan") if goodness is None else goodness.p_value],
         "identified": [fit.diagnostics.identified],
+        "trusted": [fit.diagnostics.trusted],
     }
 
 

@@ -44,6 +44,7 @@ def fit_likelihood(
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
+    n_features: int | None = None,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about their blocks.
 
@@ -67,6 +68,8 @@ def fit_likelihood(
         Stop when the squared distance to the root, in standard errors, is below.
     max_iter : int
         Passes over the rows by scoring, at most.
+    n_features : int, optional
+        Slopes after these are contextual.
 
     Returns
     -------
@@ -99,7 +102,7 @@ def fit_likelihood(
         if not _is_final(problem, result):
             pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
-    found = infer(problem, result, penalty)
+    found = infer(problem, result, penalty, n_features=n_features)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 

@@ -82,7 +82,8 @@ class LikelihoodFit:
         Of a fit to several tables: what is said above, of each of them. The fit as a whole then
         has the blocks of all, one table after the other, and everybody in the refined bins.
     share : (d,) or None
-        Of one of several tables: its share in the information on each slope.
+        Of one of several tables: its share in the information on each slope; of the fit as a whole
+        that of people whose outcome is known, if there are any.
     df_residual : float
         Degrees of freedom of intervals; infinite where the covariance is the model's.
     specification : Specification or None
@@ -212,7 +213,8 @@ def infer(
         information, scores = composite.information, composite.block_scores
     meat = information if sums.sampled is None else information + sums.sampled
     found = None
-    if result.status is Status.CONVERGED and not problem.design.scores_blocks:
+    whole = not (problem.design.scores_blocks or problem.design.sampled)
+    if result.status is Status.CONVERGED and whole:
         found = specify(problem, free, information, penalty, n_features=n_features)
         scores = found.scores
     cov, df_residual = covariance(

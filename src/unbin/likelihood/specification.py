@@ -5,8 +5,8 @@ of its people's values: W_b = s (sᵀ D_b)/v_b with v_b = sᵀ Σ_b s, Σ_b = S_
 blocks differ by in level and nothing of the shape of their histograms; nuisance parameters have the
 weights (Σ Σ_b)⁻¹ (Σ D_b) of all blocks. If the family is right and blocks differ for no reason
 related to the features, the location score vanishes at the root of the full score but for noise.
-With A = Σ W_bᵀ D_b its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away, and with ψ_b = J⁻¹ D_bᵀ Σ_b⁻¹ r_b -
-A⁻¹ W_bᵀ r_b the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
+With A = Σ W_bᵀ D_b its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away, and with
+ψ_b = J⁻¹ D_bᵀ Σ_b⁻¹ r_b - A⁻¹ W_bᵀ r_b the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
 
 *Extensions*. A score test that the effect of a feature is not curved (its square), nor its scale
 one that changes with it, by blocks; and the shift of the slopes that the extension would bring.
@@ -330,8 +330,11 @@ def _check(
     used: BoolArray,
     bread: FloatArray,
 ) -> _Part:
-    """Return what some blocks contribute; ``here`` marks statistics that weigh, without the bin
-    that is left out, and ``used`` those that were published, (b, L)."""
+    """Return what some blocks contribute.
+
+    ``used`` (b, L) marks the statistics that were published, ``here`` all of them but the bin that
+    is left out.
+    """
     d, r = said.derivative, said.residual * used
     sigma = said.covariance + problem.block_variance * said.shift[:, :, None] * said.shift[:, None]
     masked = sigma * (here[:, :, None] & here[:, None, :]) + JITTER * np.eye(sigma.shape[1])
@@ -416,9 +419,7 @@ class _Location:
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def _by_blocks(
-    shift: FloatArray, influence: FloatArray, tells: BoolArray, n_fitted: int
-) -> Test:
+def _by_blocks(shift: FloatArray, influence: FloatArray, tells: BoolArray, n_fitted: int) -> Test:
     """Test a shift against how much blocks move it, by Hotelling's F."""
     influence = influence[tells]
     n_blocks, d = influence.shape

@@ -21,6 +21,7 @@ import numpy as np
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.families import Family
+from unbin.families.base import unweighted
 from unbin.likelihood.counts import block_targets
 from unbin.likelihood.inference import LikelihoodFit
 from unbin.likelihood.specification import Extension
@@ -37,7 +38,7 @@ _LARGEST_STEP = 15.0
 _SHAPE_LEVEL, _EXTENSION_LEVEL = 0.05, 0.01
 _LARGEST_SHIFT = 1.0
 """Standard errors by which an extension may move a slope."""
-_BLOCKS_PER_SLOPE = 3
+BLOCKS_PER_SLOPE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,9 @@ def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
     That of an ordinal outcome is of its latent variable.
     """
     if family.free_shape:
-        slopes = fit.theta[int(design.fit_intercept) :]
-        spread = float(slopes @ (design.spread @ slopes))
+        shift = int(design.fit_intercept)
+        slopes, gram = fit.theta[shift:], design.gram(np.zeros(design.n_parameters), unweighted)
+        spread = float(slopes @ gram[shift:, shift:] @ slopes) / design.n_people
         noise = float(family.variance(np.zeros(1), fit.nuisance)[0])
         return float(np.sqrt(noise + spread))
     targets = block_targets(fit.counts, fit.means)
@@ -129,7 +131,7 @@ def _not_estimable(
             "not identified: no slopes were found that explain the table better than slopes of 0; "
             "the family may be wrong (try family='ordinal'), or add a ridge with alpha"
         )
-    if d and fit.alone and max((t.n_blocks for t in fit.tables), default=fit.n_blocks) == 1:
+    if d and fit.share is None and max((t.n_blocks for t in fit.tables), default=fit.n_blocks) == 1:
         return ~none, (
             "not identified: a single block does not identify the coefficients, every assignment "
             "of its targets to its people fits about as well; publish the table for several blocks"
@@ -180,7 +182,7 @@ def _steps(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
     """Tell whether two shared bins are all there is of a family with a scale or dispersion."""
-    two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None and fit.alone
+    two = fit.counts.shared and fit.counts.n_bins == 2 and fit.means is None and fit.share is None
     return two and bool(family.nuisance_names) and fit.status is not Status.ORDER
 
 
@@ -195,7 +197,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             "the fit did not converge, so that neither its coefficients nor their errors can be "
             "trusted"
         )
-    needed = _BLOCKS_PER_SLOPE * (len(design.scale) + 2)
+    needed = BLOCKS_PER_SLOPE * (len(design.scale) + 2)
     if d and not fit.tables and fit.n_blocks < needed:
         found.append(
             f"{fit.n_blocks} blocks are too few for {len(design.scale)} slopes, at least {needed} "
