@@ -112,6 +112,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     target_transform : {None, "log"}
         "log" models the log of the target, on logged edges; predictions are means of the target
         itself (gaussian family).
+    robust : bool
+        Estimate from the levels of the blocks' tables alone, not from the shape of their
+        histograms: slopes stay right where the family's shape is wrong, at standard errors 0 to 50 %
+        larger (likelihood, one table).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.
@@ -225,6 +229,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         contextual: bool | str = False,
         n_trials: int = 1,
         target_transform: str | None = None,
+        robust: bool = False,
         solver: str = "lbfgs",
         init: str | ArrayLike = "block-means",
         n_init: str | int = "auto",
@@ -245,6 +250,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.contextual = contextual
         self.n_trials = n_trials
         self.target_transform = target_transform
+        self.robust = robust
         self.solver = solver
         self.init = init
         self.n_init = n_init
@@ -584,6 +590,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
+            robust=check_flag("robust", self.robust),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)

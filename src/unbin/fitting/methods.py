@@ -36,7 +36,7 @@ from unbin.rows.engines import Everybody
 from unbin.rows.merging import merge_rows
 
 _RESTARTS_IF_UNSURE = 4
-_TELLING = ("method", "alpha", "contextual", "solver", "tol")
+_TELLING = ("method", "alpha", "contextual", "solver", "tol", "robust")
 """Settings that enter the fingerprint of a fit."""
 
 
@@ -69,6 +69,7 @@ def likelihood_fit(
                 start=start,
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
+                **_only_one(release, d, settings),
             )
         if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
             discard(settings.options.checkpoint)
@@ -104,6 +105,18 @@ def _known(
         rows = people.known(design, told.people, context if contextual else None)
         found[contextual] = KnownPeople(rows, told.values, told.codes)
     return found
+
+
+def _only_one(release: Release | Tables, d: int, settings: Settings) -> dict[str, Any]:
+    """Return what a fit to one table is asked for besides."""
+    if isinstance(release, Release):
+        return {"n_features": d, "robust": settings.robust}
+    if settings.robust:
+        raise ParameterError(
+            "robust: is for one table, got several or observed people, which tell levels apart "
+            "from shapes by themselves; leave it out"
+        )
+    return {}
 
 
 def _fit(

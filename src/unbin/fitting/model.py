@@ -202,3 +202,4 @@ class Settings:
     tol: float
     max_iter: int
     method: str
+    robust: bool = False

@@ -13,7 +13,7 @@ from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import solve_with_effects
-from unbin.likelihood.inference import LikelihoodFit, infer
+from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
@@ -45,6 +45,7 @@ def fit_likelihood(
     tol: float = 1e-6,
     max_iter: int = 50,
     n_features: int | None = None,
+    robust: bool = False,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about their blocks.
 
@@ -70,6 +71,9 @@ def fit_likelihood(
         Passes over the rows by scoring, at most.
     n_features : int, optional
         Slopes after these are contextual.
+    robust : bool
+        Give the root of the location score: from the blocks' levels, not the shape of their
+        histograms.
 
     Returns
     -------
@@ -103,6 +107,8 @@ def fit_likelihood(
             pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
     found = infer(problem, result, penalty, n_features=n_features)
+    if robust and found.specification is not None:
+        found = at_location(problem, found, result.free, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 

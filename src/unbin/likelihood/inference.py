@@ -31,7 +31,7 @@ from unbin.likelihood.effects import average_effect, effects_misfit
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import log_score
 from unbin.likelihood.scoring import ScoringResult
-from unbin.likelihood.specification import Specification, specify
+from unbin.likelihood.specification import Specification, locate, specify
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -90,6 +90,8 @@ class LikelihoodFit:
         Tests of the specification; None where there is nothing to test, or several tables.
     location : LocationFit or None
         The root of the location score beside the full one.
+    robust : bool
+        Whether theta is that root.
     """
 
     theta: FloatArray
@@ -116,6 +118,7 @@ class LikelihoodFit:
     df_residual: float = float("inf")
     specification: Specification | None = None
     location: LocationFit | None = None
+    robust: bool = False
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
@@ -257,6 +260,31 @@ def _location(problem: Problem, free: FloatArray, found: Specification) -> Locat
     jacobian = problem.coordinates.jacobian(moved)
     covariance = jacobian @ found.location_covariance @ jacobian.T
     return LocationFit(problem.coordinates.split(moved)[0], covariance)
+
+
+def at_location(
+    problem: Problem, fit: LikelihoodFit, free: FloatArray, penalty: FloatArray
+) -> LikelihoodFit:
+    """Return a fit at the root of the location score; ``free`` is that of the full one.
+
+    Its errors are those of the blocks, and its tests those of the full fit.
+    """
+    back = problem.coordinates.jacobian(free)
+    information = back.T @ fit.information @ back
+    moved, found, converged = locate(problem, free, information, penalty)
+    theta, nuisance = problem.coordinates.split(moved)
+    jacobian = problem.coordinates.jacobian(moved)
+    cov = jacobian @ found.location_covariance @ jacobian.T
+    return replace(
+        fit,
+        theta=theta,
+        nuisance=nuisance,
+        covariance=cov,
+        model_covariance=cov,
+        location=LocationFit(theta, cov),
+        status=fit.status if converged else Status.NOT_CONVERGED,
+        robust=True,
+    )
 
 
 def covariance(

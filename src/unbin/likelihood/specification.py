@@ -6,7 +6,8 @@ blocks differ by in level and nothing of the shape of their histograms; nuisance
 weights (Σ Σ_b)⁻¹ (Σ D_b) of all blocks. If the family is right and blocks differ for no reason
 related to the features, the location score vanishes at the root of the full score but for noise.
 With A = Σ W_bᵀ D_b its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away, and with
-ψ_b = J⁻¹ D_bᵀ Σ_b⁻¹ r_b - A⁻¹ W_bᵀ r_b the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
+ψ_b = J⁻¹ D_bᵀ Σ_b⁻¹ r_b - A⁻¹ W_bᵀ r_b the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's
+test, by blocks; F).
 
 *Extensions*. A score test that the effect of a feature is not curved (its square), nor its scale
 one that changes with it, by blocks; and the shift of the slopes that the extension would bring.
@@ -46,6 +47,11 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
 _TILE_CELLS = 1 << 15
+_LOCATION_STEPS = 25
+_LOCATED = 1e-4
+"""Standard errors from the root at which it is reached."""
+_LONGEST_STEP = 10.0
+"""Standard errors that a step goes at most."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -169,6 +175,29 @@ def specify(
         context=_context(problem, whole, bread, n_slopes),
         scores=whole.leveraged,
     )
+
+
+def locate(
+    problem: Problem, free: FloatArray, information: FloatArray, penalty: FloatArray
+) -> tuple[FloatArray, Specification, bool]:
+    """Solve the location score from the root of the full one.
+
+    Returns
+    -------
+    free : (p,)
+    found : Specification
+        There; its location covariance is that of the root.
+    converged : bool
+    """
+    found = specify(problem, free, information, penalty)
+    for _ in range(_LOCATION_STEPS):
+        errors = np.sqrt(np.maximum(np.diag(found.location_covariance), 1e-300))
+        length = float(np.abs(found.location_shift / errors).max(initial=0.0))
+        if length < _LOCATED:
+            return free, found, True
+        free = free + found.location_shift * min(1.0, _LONGEST_STEP / length)
+        found = specify(problem, free, information, penalty)
+    return free, found, False
 
 
 def bin_values(problem: Problem) -> FloatArray:

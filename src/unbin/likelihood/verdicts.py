@@ -208,7 +208,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     tests = fit.specification
     if tests is None:
         return found
-    if tests.shape.p_value < _SHAPE_LEVEL:
+    if tests.shape.p_value < _SHAPE_LEVEL and not fit.robust:
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
             f"{tests.shape.p_value:.2g}): the family is wrong, or blocks differ for reasons "
