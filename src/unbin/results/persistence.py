@@ -158,7 +158,8 @@ def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
 def _to_keep(fit: Fit, public: bool | None) -> Fit:
     """Return a fit without its counts, if a report would mask some of them.
 
-    Those less people whose outcome is known would tell their outcomes. Of several tables of the same people those of one would reveal what another one masks.
+    Those less people whose outcome is known would tell their outcomes. Of several tables of the
+    same people those of one would reveal what another one masks.
     """
     found = [fit.published, *(table.published for table in fit.tables)]
     shown = (t is None or t.shown_whole(smallest_shown(t, public)) for t in found)
