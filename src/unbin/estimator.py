@@ -168,6 +168,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
         several tables, those of the first; ``tables_`` has them all.
+    n_people_, n_blocks_, n_observed_ : int
+        People that the tables count, their blocks, and people beside them whose outcome is known.
     tables_ : tuple of TableFit, or list of p
         What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
