@@ -168,6 +168,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
         several tables, those of the first; ``tables_`` has them all.
+    n_people_, n_blocks_, n_observed_ : int
+        People that the tables count, their blocks, and people beside them whose outcome is known.
     tables_ : tuple of TableFit, or list of p
         What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
@@ -501,7 +503,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return the coefficients as a pandas or polars frame, one row per term.
 
         After a fit to several tables there is a column per table, ``information_…``: its share in
-        the information on each coefficient.
+        the information on each coefficient; ``information_observed`` is that of people whose
+        outcome is known.
         """
         check_is_fitted(self)
         fit, features = self._only_fit("tidy"), feature_names(self)
@@ -523,7 +526,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if "_fits" in state:  # personal values are written only when asked for
-            state["_fits"] = [fit.without_imputed() for fit in state["_fits"]]
+            state["_fits"] = [fit.without_personal() for fit in state["_fits"]]
             state["_holds_imputed"] = False
         return state
 
@@ -605,6 +608,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         steps = [max(fit.n_iter, 1) for fit in fits]
         self.n_iter_ = np.array(steps) if several else steps[0]
         self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
+        self.n_observed_ = fits[0].n_observed
         for name in _OF_BINS:
             if hasattr(self, name):  # of a fit before this one
                 delattr(self, name)

@@ -166,6 +166,7 @@ def _of_tables(
             "n_blocks": len(release.n),
             "published": published_of(found, release.blocks, whole=whole, public=release.public),
         }
+    known = release.known
     tables = tuple(
         TableFit(
             name=name,
@@ -173,13 +174,20 @@ def _of_tables(
             n_blocks=fit.n_blocks,
             block_sd=fit.block_sd,
             goodness_of_fit=goodness_of_fit(fit),
-            published=published_of(fit, own.blocks, whole=whole, public=own.public),
+            published=published_of(
+                fit,
+                own.blocks,
+                whole=whole,
+                public=own.public,
+                less_known=known is not None and not known.disjoint,
+            ),
         )
         for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
     )
     return {
         "diagnostics": diagnose_joint(design, release, family, found, d),
         "n_blocks": sum(len(own.n) for own in release.releases),
+        "n_observed": 0 if known is None else round(known.people.sum()),
         "published": tables[0].published,
         "tables": tables,
     }

@@ -111,6 +111,8 @@ class Fit:
         Published counts beside expected ones (likelihood); of the first of several tables.
     tables : tuple of TableFit
         Of a fit to several tables of the same people, else empty.
+    n_observed : int
+        People beside the tables whose outcome is known.
     """
 
     family: Family
@@ -137,6 +139,7 @@ class Fit:
     selection: Selection | None = None
     published: Published | None = None
     tables: tuple[TableFit, ...] = ()
+    n_observed: int = 0
 
     def over_effects(
         self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
@@ -164,9 +167,21 @@ class Fit:
             eta += context @ np.nan_to_num(self.contextual_coef)
         return np.asarray(eta if offset is None else eta + offset)
 
-    def without_imputed(self) -> Fit:
-        """Return the fit without personal values."""
-        return replace(self, imputed=None)
+    def without_personal(self) -> Fit:
+        """Return the fit without personal values, and without counts that tell them."""
+        fit = replace(self, imputed=None)
+        return fit.without_counts() if self.less_known else fit
+
+    @property
+    def less_known(self) -> bool:
+        """Whether counts are less people whose outcome is known, and so tell these outcomes."""
+        found = (self.published, *(table.published for table in self.tables))
+        return any(each is not None and each.less_known for each in found)
+
+    def without_counts(self) -> Fit:
+        """Return the fit without the counts it was made from."""
+        tables = tuple(replace(table, published=None) for table in self.tables)
+        return replace(self, published=None, tables=tables)
 
 
 @dataclass(frozen=True, slots=True)

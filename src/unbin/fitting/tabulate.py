@@ -11,6 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
+from unbin.release.words import people_text
 
 _MOST_LINES = 12
 """Tables, and coefficients, that a summary speaks of one by one."""
@@ -72,9 +73,12 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     )
     if fit.tables:
         facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])
+    if fit.n_observed:
+        facts = (*facts[:5], ("Observed:", people_text(fit.n_observed)), *facts[5:])
     notes = [f"Status: {fit.status.value}"]
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
+    who = "Tables and observed people hold" if fit.n_observed else who
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
@@ -87,6 +91,7 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
         "family": [fit.family.name],
         "method": [method],
         "n_people": [fit.n_people],
+        "n_observed": [fit.n_observed],
         "n_blocks": [fit.n_blocks],
         "alpha": [fit.alpha],
         "dispersion": [fit.dispersion],

@@ -77,7 +77,8 @@ class LikelihoodFit:
         Of a fit to several tables: what is said above, of each of them. The fit as a whole then
         has the blocks of all, one table after the other, and everybody in the refined bins.
     share : (d,) or None
-        Of one of several tables: its share in the information on each slope.
+        Of one of several tables: its share in the information on each slope; of the fit as a whole
+        that of people whose outcome is known, if there are any.
     """
 
     theta: FloatArray

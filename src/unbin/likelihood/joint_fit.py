@@ -346,7 +346,11 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
     )
     shift = int(first.design.fit_intercept) - first.coordinates.fixed_intercept
     slopes = slice(shift, first.coordinates.n_slopes)
-    shares = [np.diag(bare @ own.information @ bare)[slopes] for own in sums.tables]
+    total = np.maximum(np.diag(bare)[slopes], 1e-300)
+
+    def share(information: FloatArray) -> FloatArray:
+        return np.asarray(np.diag(bare @ information @ bare)[slopes] / total)
+
     tables = tuple(
         replace(
             whole,
@@ -360,11 +364,12 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
             block_average=average[t],
             n_blocks=informed[t],
             means=None if table.means is None else table.means.mean,
-            share=shares[t] / np.maximum(np.diag(bare)[slopes], 1e-300),
+            share=share(own.information),
         )
         for t, (table, own) in enumerate(pairs)
     )
-    return replace(whole, tables=tables)
+    known = None if sums.known is None else share(sums.known.information)
+    return replace(whole, tables=tables, share=known)
 
 
 def _means(problem: JointProblem) -> FloatArray | None:

@@ -27,6 +27,7 @@ from unbin.release.removal import without_people
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
 from unbin.release.weights import RowWeights
+from unbin.release.words import people_text, plural
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -70,11 +71,14 @@ class Known:
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
         Their block in each table.
+    disjoint : bool
+        Whether the tables never counted them; else they were taken out.
     """
 
     values: FloatArray
     people: FloatArray
     codes: tuple[IntArray, ...]
+    disjoint: bool = False
 
 
 class JoinedTarget:
@@ -127,7 +131,8 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        return Known(self.observed.values[rows], people, tuple(c[rows] for c in self.codes))
+        codes = tuple(code[rows] for code in self.codes)
+        return Known(self.observed.values[rows], people, codes, self.observed.disjoint)
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
@@ -135,8 +140,28 @@ class JoinedTarget:
         return tuple(table.codes for table in self.tables)
 
     def check(self) -> TablesCheck:
-        """Report whether the tables agree: people of each, counts of common bins, means."""
-        return check_tables(self.published, self.crossed)
+        """Report whether the tables agree: people of each, counts of common bins, means.
+
+        They are compared as they were published, before people whose outcome is known are taken out
+        of them.
+        """
+        if not self.tables:
+            raise ParameterError("check: compares tables, got none; join aligned tables")
+        published = Tables(self.names, tuple(table.release for table in self.given))
+        return replace(check_tables(published, self.crossed), notes=self._notes())
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say for whom the rows stand, and whose outcome is known."""
+        notes, weights = [], self.given[0].weights
+        if weights is not None:
+            who = f"{plural(len(self), 'row')} of X{', a sample,' if weights.sampled else ''}"
+            notes.append(f"{who} stand for these people")
+        known = self._known()
+        if known is not None and self.observed is not None:
+            who = people_text(round(known.people.sum()))
+            counted = "no table counts it" if self.observed.disjoint else "they are taken out"
+            notes.append(f"the outcome of {who} is known; {counted}")
+        return tuple(notes)
 
     @property
     def crossed(self) -> tuple[IntArray, ...] | None:

@@ -111,15 +111,22 @@ def whole_people(people: FloatArray | IntArray) -> IntArray:
 
 def warn_of_far(blocks: TextArray, weighed: FloatArray, people: IntArray) -> None:
     """Warn where the weights of a sample add up to far more or fewer people than a block has."""
-    ratio = people / weighed
-    far = (ratio > _FAR) | (ratio < 1 / _FAR)
-    if far.any():
-        k = int(np.argmax(np.abs(np.log(ratio))))
+    far = far_off(blocks, weighed, people)
+    if far:
         warnings.warn(
-            f"align: the weights of {plural(int(far.sum()), 'block')} of {len(far):,} are far from "
-            f"the people that the table counts, and were brought to them; worst: block "
-            f"{str(blocks[k])!r}, {weighed[k]:,.1f} people by the weights, {people[k]:,} by the "
-            "table",
+            f"align: the weights of {plural(len(far), 'block')} of {len(blocks):,} are far from "
+            f"the people that the table counts, and were brought to them; worst: {far[0]}",
             AlignmentWarning,
             stacklevel=4,
         )
+
+
+def far_off(blocks: TextArray, weighed: FloatArray, people: IntArray) -> tuple[str, ...]:
+    """Say where the weights of a sample are far from the people of a block, worst first."""
+    size = np.abs(np.log(np.maximum(people, 1) / weighed))
+    order = np.argsort(-size, kind="stable")
+    return tuple(
+        f"block {str(blocks[k])!r}, {weighed[k]:,.1f} people by the weights, {people[k]:,} by the "
+        "table"
+        for k in order[size[order] > np.log(_FAR)]
+    )

@@ -168,6 +168,9 @@ def _of_tables(model: AggregatedGLM, smallest: Sequence[int]) -> tuple[Panels, .
     for k, (table, least) in enumerate(zip(tables, smallest, strict=True)):
         if table.published is None:
             found.append(Panels((), "No counts were published to draw."))
+        elif table.published.less_known:
+            found.append(Panels((), "Its counts are not drawn: without the people whose outcome is "
+                         "known they would tell these outcomes."))  # fmt: skip
         elif not may[k]:
             found.append(Panels((), "Its counts are not drawn: with them, counts that are masked "
                          "could be worked out."))  # fmt: skip
