@@ -202,6 +202,11 @@ def matching_fit(
 ) -> Fit:
     """Fit the paper's estimator."""
     if isinstance(release, Tables):
+        if release.known is not None:
+            raise ParameterError(
+                f"method: matching, the paper's, takes a table alone, got one and "
+                f"{len(release.known.values):,} outcomes that are known; use method='likelihood'"
+            )
         raise ParameterError(
             f"method: matching, the paper's, takes one table, got {len(release.releases)} of the "
             "same people; use method='likelihood'"
