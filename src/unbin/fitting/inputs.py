@@ -62,6 +62,14 @@ def as_targets(y: Any) -> list[Target] | None:
     return None
 
 
+def those_known(y: Any) -> tuple[Any, IntArray | slice]:
+    """Return outcomes that are known, and the rows whose they are: all of plain numbers."""
+    known = y.observed if isinstance(y, JoinedTarget) else y
+    if not isinstance(known, ObservedTarget):
+        return y, slice(None)
+    return known.values[known.rows], known.rows
+
+
 def _alone(target: Target) -> Target:
     if not isinstance(target, JoinedTarget) or len(target.tables) != 1:
         return target
@@ -116,6 +124,16 @@ def check_observed(y: FloatArray, family: Family) -> None:
         raise DomainError(
             f"y: the value {outside:g} lies outside the domain {family.domain} of family "
             f"{family.name!r}; choose another family"
+        )
+
+
+def refuse_sample_weight(weights: Any) -> None:
+    """Raise where weights come beside an aggregated target."""
+    if weights is not None:
+        raise ParameterError(
+            "sample_weight: is for observed targets, got aggregated ones; tell how many people "
+            "each row stands for where rows are tied to the table: release.align(blocks, "
+            "weights=...)"
         )
 
 

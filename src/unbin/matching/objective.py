@@ -55,7 +55,7 @@ class Objective:
         else:
             value, gradient, _ = self.sums(theta)
         penalty = 0.5 * float(self.ridge @ theta**2)
-        n = self.design.n_people
+        n = float(self.design.people.sum())
         return value / n + self.within + penalty, gradient / n + self.ridge * theta
 
     def sums(self, theta: FloatArray) -> tuple[float, FloatArray, float]:
@@ -82,7 +82,7 @@ class Objective:
 
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Return the Hessian for fixed targets, X^T W X / n + ridge."""
-        gram = self.design.gram(theta, self.family.mean_derivative) / self.design.n_people
+        gram = self.design.gram(theta, self.family.mean_derivative) / self.design.people.sum()
         return np.asarray(gram + np.diag(self.ridge))
 
     def null_divergence(self) -> float:
