@@ -149,7 +149,8 @@ def check_sample_weight(weights: Any, n: int) -> FloatArray:
     if odd.any() or not values.any():
         got = f"{values[odd][0]:g} in row {int(np.argmax(odd))}" if odd.any() else "0 in every row"
         raise DomainError(
-            f"sample_weight: must be finite, at least 0 and not always 0, got {got}; correct it"
+            f"sample_weight: must be finite, at least 0 and not zero in every row, got {got}; "
+            "correct it"
         )
     refuse_huge(values, where="sample_weight")
     return values
