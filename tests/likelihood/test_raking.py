@@ -81,7 +81,7 @@ def test_raking_equals_iterative_proportional_fitting():
         expected *= (count[0] / np.maximum(expected.sum(axis=0), 1e-300))[None, :]
         expected /= expected.sum(axis=1, keepdims=True)
     raked = q.copy()
-    met = _rake(raked, np.array([0, 30]), count, np.array([True]))
+    met = _rake(raked, np.ones(30), np.array([0, 30]), count, np.array([True]))
     assert met.all()
     np.testing.assert_allclose(raked, expected, atol=1e-7)
 

@@ -26,6 +26,7 @@ from unbin.fitting.inputs import (
     check_offset,
     check_rows,
     check_sample_weight,
+    refuse_sample_weight,
     warn_of_disagreement,
 )
 from unbin.fitting.transforms import TRANSFORMS
@@ -145,12 +146,8 @@ def place(
     engine.check(X)
     own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
-    if targets is not None and given.sample_weight is not None:
-        raise ParameterError(
-            "sample_weight: is for observed targets, got aggregated ones; tell how many people "
-            "each row stands for where rows are tied to the table: release.align(blocks, "
-            "weights=...)"
-        )
+    if targets is not None:
+        refuse_sample_weight(given.sample_weight)
     # scikit-learn sets attributes of the model, which a failed fit must leave as they were
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):

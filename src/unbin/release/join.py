@@ -71,13 +71,16 @@ class Known:
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
         Their block in each table.
+    rows : (m,) or None
+        Of X, where that is in memory.
     disjoint : bool
-        Whether the tables never counted them; else they were taken out.
+        Whether no table counted these outcomes.
     """
 
     values: FloatArray
     people: FloatArray
     codes: tuple[IntArray, ...]
+    rows: IntArray | None = None
     disjoint: bool = False
 
 
@@ -131,8 +134,9 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        codes = tuple(code[rows] for code in self.codes)
-        return Known(self.observed.values[rows], people, codes, self.observed.disjoint)
+        codes = tuple(c[rows] for c in self.codes)
+        values, disjoint = self.observed.values[rows], self.observed.disjoint
+        return Known(values, people, codes, rows, disjoint)
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
@@ -186,12 +190,15 @@ class JoinedTarget:
         Their people stay in X, and in the other tables. A table of which nothing is left is left
         out.
         """
-        tables = [
-            AggregatedTarget(table.release.without(mask), table.codes, name, table.weights)
-            for table, name, mask in zip(self.tables, self.names, hidden, strict=True)
-            if not mask.all()
-        ]
-        return JoinedTarget(tuple(tables), self.observed)
+
+        def less(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarget, ...]:
+            return tuple(
+                AggregatedTarget(table.release.without(mask), table.codes, name, table.weights)
+                for table, name, mask in zip(tables, self.names, hidden, strict=True)
+                if not mask.all()
+            )
+
+        return JoinedTarget(less(self.tables), self.observed, less(self.given))
 
     def __len__(self) -> int:
         return len(self.tables[0] if self.tables else self.observed or ())

@@ -248,7 +248,8 @@ def _check_fit(fit: Fit, d: int) -> None:
     _require(fit.coef, (d,), "coef")
     for name in ("intercept", "dispersion", "block_sd"):
         _require(np.array(getattr(fit, name)), (), name)
-    for name in ("dispersion", "block_sd", "alpha", "n_iter", "n_people", "n_blocks", "n_observed"):
+    counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
+    for name in ("dispersion", "block_sd", "alpha", *counts):
         _require_positive(np.array(getattr(fit, name)), name)
     if (fit.bins is None) == fit.family.free_shape:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
