@@ -168,16 +168,21 @@ def part_of(
 
     ``read`` returns a column; ``before`` is the number of rows of ``where`` before these.
     """
-    weights, outcome = columns.weights, columns.observed
+    offset, weights, outcome = columns.offset, columns.weights, columns.observed
+    people = None if weights is None else people_of(read(weights), where, weights, before)
+    known = None if outcome is None else outcomes_of(read(outcome), where, outcome, before)
+    counted = people
+    if known is not None and not columns.disjoint and not columns.sampled:
+        counted = np.where(np.isnan(known), 1.0 if people is None else people, 0.0)
     return Part(
         tuple(numbers_of(read(name), where, name) for name in columns.features),
         coded[0],
-        None if columns.offset is None else numbers_of(read(columns.offset), where, columns.offset),
+        None if offset is None else numbers_of(read(offset), where, offset),
         tuple(coded[1:]),
-        None if weights is None else people_of(read(weights), where, weights, before),
+        people,
+        counted,
         columns.sampled,
-        None if outcome is None else outcomes_of(read(outcome), where, outcome, before),
-        columns.disjoint,
+        known,
     )
 
 

@@ -50,12 +50,12 @@ class Part:
         Their blocks in further partitions.
     weights : (n,) or None
         People that each row stands for; None where it is one.
+    counted : (n,) or None
+        Those of them that the tables count: the same, but where outcomes are known.
     sampled : bool
         Whether the rows are a sample of the people.
     outcome : (n,) or None
         NaN where nobody knows it.
-    disjoint : bool
-        Whether no table counts the outcomes that are known.
     """
 
     columns: tuple[FloatArray, ...]
@@ -63,20 +63,12 @@ class Part:
     offset: FloatArray | None
     others: tuple[Coded, ...] = ()
     weights: FloatArray | None = None
+    counted: FloatArray | None = None
     sampled: bool = False
     outcome: FloatArray | None = None
-    disjoint: bool = False
 
     def __len__(self) -> int:
         return len(self.coded.codes)
-
-    @property
-    def counted(self) -> FloatArray | None:
-        """People that each row stands for in the tables: nobody, where these leave it out."""
-        if self.outcome is None or self.disjoint or self.sampled:
-            return self.weights
-        people = np.ones(len(self)) if self.weights is None else self.weights
-        return np.where(np.isnan(self.outcome), people, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +272,10 @@ class Found:
 
 def look_at(part: Part) -> Found:
     """Survey a part, and gather the rows whose outcome is known."""
-    found, counted = survey(part, part.weights), part.counted
+    found = survey(part, part.weights)
+    counted = found if part.counted is part.weights else survey(part, part.counted)
     known = None if part.outcome is None else Gathered.of(part)
-    less = found if counted is part.weights else survey(part, counted)
-    return Found(found, less, known, counted is not None, part.sampled)
+    return Found(found, counted, known, part.counted is not None, part.sampled)
 
 
 @dataclass(frozen=True, slots=True)
