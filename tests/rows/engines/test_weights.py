@@ -125,7 +125,8 @@ def fit(path, frame, tables, folder, client, model=None, **how):
 
 
 def same(one, other, rtol=1e-10, atol=1e-10):
-    assert one.status_.converged and other.status_.converged
+    assert one.status_.converged
+    assert other.status_.converged
     names = ["coef_", "intercept_", "standard_errors_", "dispersion_", "block_sd_"]
     if other.contextual_coef_ is not None:
         names.append("contextual_coef_")

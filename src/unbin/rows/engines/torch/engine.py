@@ -117,7 +117,9 @@ def weights_of(weights: Any, n: int, machine: Machine) -> Tensor:
 
 def _numbers(what: str, values: Any, n: int, machine: Machine) -> Tensor:
     """Return a number per row, on the device."""
-    if not is_tensor(values):
+    if is_tensor(values):
+        values = values.detach()
+    else:
         values = as_floats(values, where=what, error=DomainError)
     found = machine.send(values, torch.float64)
     if found.shape != (n,):
