@@ -401,11 +401,6 @@ class Surveyed:
         found = [part.known for part in self.found if part.known is not None]
         return Gathered.joined(found) if any(map(len, found)) else None
 
-    def scale(self, *, fit_intercept: bool, seed: int, context: Context | None = None) -> Scale:
-        """Return the scale that standardises the columns over those that the tables count."""
-        found = self.counted if self.counted.people.any() else self.whole
-        return scale_of(found, fit_intercept=fit_intercept, seed=seed, context=context)
-
     def design(self, scale: Scale) -> Design:
         """Return the design of all people; nothing is read until sums are asked for."""
         whole = self.whole

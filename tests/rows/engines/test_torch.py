@@ -689,7 +689,7 @@ def test_weights_and_known_outcomes_of_arrays(monkeypatch, settings, several, kn
     )
     same(ours, theirs)
     if free > 1e6:
-        there = fit(torch.as_tensor(X), target, tol=1e-6, fit_to=offset, **settings)
+        there = fit(torch.tensor(X), target, tol=1e-6, fit_to=offset, **settings)
         np.testing.assert_allclose(there.coef_, ours.coef_, rtol=1e-12)
 
 
@@ -713,11 +713,11 @@ def test_weights_and_known_outcomes_in_files(tmp_path, monkeypatch, disjoint, fr
 
 def test_weights_beside_tensors():
     frame, tables = weighed_tables(several=False)
-    X = torch.as_tensor(frame[["a", "b", "c"]].to_numpy())
+    X = torch.tensor(frame[["a", "b", "c"]].to_numpy())
     block, table = frame["county"].to_numpy(), tables["county"]
     local = tie(frame, tables, known=False)
     theirs = fit(frame[["a", "b", "c"]], local, on="local", tol=1e-6)
-    for weights in (torch.as_tensor(frame["w"].to_numpy()), frame["w"]):
+    for weights in (torch.tensor(frame["w"].to_numpy()), frame["w"]):
         ours = fit(X, table, tol=1e-6, fit_to={"block": block, "weights": weights})
         np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-8)
         np.testing.assert_allclose(ours.standard_errors_, theirs.standard_errors_, rtol=1e-8)
@@ -725,12 +725,12 @@ def test_weights_beside_tensors():
 
 def test_what_weights_must_be():
     frame, tables = weighed_tables(several=False)
-    X, table = torch.as_tensor(frame[["a", "b", "c"]].to_numpy()), tables["county"]
+    X, table = torch.tensor(frame[["a", "b", "c"]].to_numpy()), tables["county"]
     block, w = frame["county"].to_numpy(), frame["w"].to_numpy().astype(float)
     for bad in (0.0, -1.0, np.nan, np.inf):
         odd = w.copy()
         odd[4] = bad
-        for weights in (odd, torch.as_tensor(odd)):
+        for weights in (odd, torch.tensor(odd)):
             with pytest.raises(DomainError, match=r"weights: a row must stand .* in row 4"):
                 fit(X, table, fit_to={"block": block, "weights": weights})
     with pytest.raises(AlignmentError, match=r"weights: must have one value per row"):
@@ -750,7 +750,7 @@ def test_a_sample_and_weighed_matching_are_refused(tmp_path):
     for args, to in [
         ((X, tie(frame, tables, known=False, weighting="survey")), {}),
         ((tmp_path / "people.parquet", tables), survey | {"features": ["a", "b", "c"]}),
-        ((torch.as_tensor(X.to_numpy()), tables["county"]), beside),
+        ((torch.tensor(X.to_numpy()), tables["county"]), beside),
     ]:
         with pytest.raises(EngineError, match=r"got a sample .*use engine='local'"):
             fit(*args, fit_to=to)

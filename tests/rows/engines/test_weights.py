@@ -411,6 +411,16 @@ def test_a_known_row_must_stand_for_whole_people(tmp_path):
             fit(path, frame, tables, tmp_path, None, weights="w", observed="asked")
 
 
+def test_somebody_must_be_left_in_a_table(tmp_path):
+    frame, rng = draw()
+    frame["w"] = 1
+    _, frame["asked"], _ = asked(frame, rng)
+    tables = published(frame, frame["asked"].to_numpy(), ["payer"])
+    for path in ("pandas", "files"):
+        with pytest.raises(AlignmentError, match=r"payer: the outcomes of all .* are known"):
+            fit(path, frame, tables, tmp_path, None, observed="asked")
+
+
 def test_names_are_for_columns(tmp_path):
     frame, rng = draw()
     people = repeated(frame)

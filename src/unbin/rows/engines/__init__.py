@@ -21,7 +21,7 @@ from unbin.rows.contextual import Context, context_columns
 from unbin.rows.design import Design, alone
 from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.sources import Columns, recipes_of
-from unbin.rows.survey import Surveyed
+from unbin.rows.survey import Surveyed, scale_of
 
 ENGINES = {
     "local": "unbin.rows.engines.local:LocalEngine",
@@ -198,8 +198,11 @@ class InParts:
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
-        scale = self.surveyed.scale(
-            fit_intercept=layout.fit_intercept, seed=layout.seed, context=context
+        scale = scale_of(
+            self.surveyed.counted,
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            context=context,
         )
         return self.surveyed.design(scale)
 

@@ -75,11 +75,11 @@ class OnDevice:
         To be ranked, people of a block are put in the order of their keys.
         """
         weights = self.blocks.weights
-        survey = self._survey(weights)
-        if not survey.people.any():
-            survey = self._survey(self.blocks.everybody)
         scale = scale_of(
-            survey, fit_intercept=layout.fit_intercept, seed=layout.seed, context=context
+            self._survey(weights),
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            context=context,
         )
         rows = self._lay_out(scale, weights, ranked=self.options.ranked)
         return self._design(rows, scale, weights, finishing=self.options.n_threads)
