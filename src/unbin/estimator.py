@@ -311,6 +311,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             See ``Release.align``.
         observed : str, optional
             The column of outcomes that are known, missing where nobody knows; see ``observed``.
+            Beside a Dask array a Dask array. Those who have one are held in memory: they are few.
+            People without a block id are then outside the table.
         disjoint : bool
             The tables do not count the outcomes that are known.
         sample_weight : (n,), optional

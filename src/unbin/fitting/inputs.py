@@ -133,7 +133,7 @@ def refuse_sample_weight(weights: Any) -> None:
         raise ParameterError(
             "sample_weight: is for observed targets, got aggregated ones; tell how many people "
             "each row stands for where rows are tied to the table: release.align(blocks, "
-            "weights=...)"
+            "weights=...), or weights=... beside tables by column"
         )
 
 
@@ -182,8 +182,13 @@ def as_columns(
     X: Any,
     block: Any,
     features: Sequence[str] | None,
-    offset: Any,
     others: tuple[tuple[str, ...], ...] = (),
+    *,
+    offset: Any = None,
+    weights: Any = None,
+    weighting: str = "frequency",
+    observed: Any = None,
+    disjoint: bool = False,
 ) -> Columns:
     """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
@@ -191,11 +196,25 @@ def as_columns(
     named = isinstance(X, str | Path) or hasattr(X, "columns")
     if named:
         check_features(features)
+        for what, name in (("offset", offset), ("weights", weights), ("observed", observed)):
+            if name is not None and not isinstance(name, str):
+                raise ParameterError(
+                    f"{what}: must name a column of X, got {type(name).__name__}; pass its name"
+                )
     elif features is not None and len(features) != X.shape[1]:
         raise ParameterError(
             f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
         )
-    return Columns(tuple(map(str, features or ())), block, offset, others)
+    return Columns(
+        tuple(map(str, features or ())),
+        block,
+        offset,
+        others,
+        weights,
+        weighting == "survey",
+        observed,
+        disjoint,
+    )
 
 
 def check_features(features: Any) -> None:

@@ -324,28 +324,30 @@ def _less_known(target: JoinedTarget) -> JoinedTarget:
     known = target.observed
     if known is None or known.disjoint or not known.known.any():
         return target
-    rows, weights = known.rows, target.tables[0].weights
-    sampled = weights is not None and weights.sampled
-    people = np.ones(len(rows), np.int64)
-    if weights is not None and not sampled:
-        own = weights.values[rows]
-        if (own != np.rint(own)).any():
-            raise ParameterError(
-                "observed: a row whose outcome is known must stand for a whole number of people, "
-                f"got {own[own != np.rint(own)][0]:g}; correct its weight"
-            )
-        people = own.astype(np.int64)
-    others = weights
-    if not sampled:
+    weights = target.tables[0].weights
+    if weights is None or not weights.sampled:
         left = np.ones(len(target)) if weights is None else weights.values.copy()
-        left[rows] = 0.0
-        others = RowWeights(left)
-    found = []
-    for table, name in zip(target.tables, target.names, strict=True):
-        codes = table.codes[rows]
-        release = without_people(table.release, codes, known.values[rows], people, name)
-        found.append(AggregatedTarget(release, table.codes, table.name, others))
+        left[known.rows] = 0.0
+        weights = RowWeights(left)
+    pairs = zip(without_known(target.published).releases, target.tables, strict=True)
+    found = (AggregatedTarget(less, old.codes, old.name, weights) for less, old in pairs)
     return JoinedTarget(tuple(found), known, target.tables)
+
+
+def without_known(tables: Tables) -> Tables:
+    """Return tables that do not count the people whose outcome is known."""
+    known = tables.known
+    assert known is not None
+    people = np.rint(known.people)
+    if (people != known.people).any():
+        raise ParameterError(
+            "observed: a row whose outcome is known must stand for a whole number of people, got "
+            f"{known.people[people != known.people][0]:g}; correct its weight"
+        )
+    told = known.values, people.astype(np.int64)
+    found = zip(tables.releases, known.codes, tables.names, strict=True)
+    less = tuple(without_people(release, codes, *told, name) for release, codes, name in found)
+    return replace(tables, releases=less)
 
 
 def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:
