@@ -63,7 +63,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     """Return the summary of a fit."""
     facts: tuple[tuple[str, str], ...] = (
         ("Family:", fit.family.name),
-        ("People:", people_text(fit)),
+        ("People:", people_in_rows(fit)),
         ("Method:", method),
         ("Blocks:", f"{fit.n_blocks:,}"),
         ("Alpha:", f"{fit.alpha:.3g}"),
@@ -84,7 +84,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
 
 
-def people_text(fit: Fit) -> str:
+def people_in_rows(fit: Fit) -> str:
     """Return how many people a fit is of, and in how many rows where these stand for several."""
     rows = "" if fit.n_rows == fit.n_people else f" in {plural(fit.n_rows, 'row')}"
     return f"{fit.n_people:,}{rows}"
