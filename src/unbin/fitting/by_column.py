@@ -68,7 +68,7 @@ class ByColumn:
             return tables
         pairs = zip(partitions, known.blocks, strict=True)
         codes = tuple(np.searchsorted(counted.blocks, blocks) for counted, blocks in pairs)
-        tables = replace(tables, known=Known(known.outcome, known.people, codes))
+        tables = replace(tables, known=Known(known.outcome, known.people, codes, disjoint=disjoint))
         return tables if disjoint else without_known(tables)
 
     def led_by(self, name: str) -> ByColumn:

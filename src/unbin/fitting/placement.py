@@ -343,7 +343,7 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
         return _blocks(target), target.release
     if named is not None:
         target = target.led_by(check_choice("contextual", named, target.names))
-    warn_of_disagreement(target.published, target.crossed)
+    warn_of_disagreement(target.of_everybody, target.crossed)
     first, *others = target.tables
     blocks = _blocks(first, tuple(table.codes for table in others))
     if target.observed is None:

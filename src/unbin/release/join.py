@@ -151,8 +151,12 @@ class JoinedTarget:
         """
         if not self.tables:
             raise ParameterError("check: compares tables, got none; join aligned tables")
-        published = Tables(self.names, tuple(table.release for table in self.given))
-        return replace(check_tables(published, self.crossed), notes=self._notes())
+        return replace(check_tables(self.of_everybody, self.crossed), notes=self._notes())
+
+    @property
+    def of_everybody(self) -> Tables:
+        """What was published, before people whose outcome is known are taken out."""
+        return Tables(self.names, tuple(table.release for table in self.given))
 
     def _notes(self) -> tuple[str, ...]:
         """Say for whom the rows stand, and whose outcome is known."""

@@ -109,7 +109,8 @@ def _more(n: int) -> str:
 
 def whole_people(people: FloatArray | IntArray) -> IntArray:
     """Return people of blocks as whole numbers, at least one of each."""
-    return np.maximum(np.rint(people), 1).astype(np.int64)
+    # halves go up, so that taking whole people out changes nothing
+    return np.maximum(np.floor(people + 0.5), 1).astype(np.int64)
 
 
 def warn_of_far(blocks: TextArray, weighed: FloatArray, people: IntArray) -> None:
