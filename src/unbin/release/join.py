@@ -149,7 +149,7 @@ class JoinedTarget:
     @property
     def crossed(self) -> tuple[IntArray, ...] | None:
         """The codes, if the rows show how blocks overlap: a sample does not."""
-        weights = self.tables[0].weights
+        weights = self.tables[0].weights if self.tables else None
         return None if weights is not None and weights.sampled else self.codes
 
     def table(self, name: str) -> AggregatedTarget:
@@ -305,6 +305,8 @@ def _less_known(target: JoinedTarget) -> JoinedTarget:
         return target
     rows, weights = known.rows, target.tables[0].weights
     sampled = weights is not None and weights.sampled
+    if len(rows) == len(target) and not sampled:  # nobody is left for the tables to tell of
+        return JoinedTarget((), known, target.tables)
     people = np.ones(len(rows), np.int64)
     if weights is not None and not sampled:
         own = weights.values[rows]
