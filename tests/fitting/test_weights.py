@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 import unbin
 from tests.helpers.releases import mean_release, quantile_release, suppressed
-from unbin.exceptions import DomainError, ParameterError
+from unbin.exceptions import AggregatedTargetError, DomainError, ParameterError
 
 FAMILIES = [
     "gaussian",
@@ -336,3 +336,84 @@ def test_outcomes_of_some_are_scored_where_they_are_known():
     some = unbin.observed(np.where(known, y, np.nan))
     expected = model.score(people.X[known], y[known], sample_weight=people.weights[known])
     assert model.score(people.X, some, sample_weight=people.weights) == pytest.approx(expected)
+
+
+# -- leaving blocks out, permuting them ------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+@pytest.mark.parametrize("kind", ["histogram", "several"])
+def test_folds_are_dealt_by_people(kind):
+    people = Weighed("gaussian")
+    target, repeated = people.targets(kind)
+    ours = unbin.cross_validate(unbin.AggregatedGLM(), people.X, target, 3)
+    theirs = unbin.cross_validate(unbin.AggregatedGLM(), people.X[people.row], repeated, 3)
+    np.testing.assert_array_equal(ours.people, theirs.people)
+    np.testing.assert_allclose(ours.score, theirs.score, rtol=1e-10)
+
+
+def test_rows_of_folds_are_those_of_their_blocks():
+    people = Weighed("gaussian")
+    target, repeated = people.targets("histogram")
+    folds = unbin.BlockKFold(4)
+    for ours, theirs in zip(folds.split(None, target), folds.split(None, repeated), strict=True):
+        held = np.unique(target.blocks[ours[1]])
+        np.testing.assert_array_equal(held, np.unique(repeated.blocks[theirs[1]]))
+        assert target[ours[1]].release.n.sum() == len(theirs[1])
+
+
+def test_known_outcomes_stay_when_blocks_are_left_out():
+    """Their rows stand for as many people in every training fit as in the fit to all blocks."""
+    people = Weighed("gaussian")
+    X, y = people.X, people.X @ [0.5, -0.3] + people.rng.normal(size=len(people.X))
+    person = people.row
+    table = unbin.aggregate(y[person], people.county[person], 5)
+    known = people.rng.random(len(y)) < 0.3
+    target = unbin.join(
+        table.align(people.county, weights=people.weights),
+        unbin.observed(np.where(known, y, np.nan)),
+    )
+    nothing = np.zeros(len(target.tables[0].release), bool)
+    some = nothing.copy()
+    some[:10] = True
+    left = target.without([some])
+    for name in ("values", "people"):
+        a, b = (getattr(each.published.known, name) for each in (left, target))
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_array_equal(left.published.known.people, people.weights[known])
+    found = unbin.cross_validate(unbin.AggregatedGLM(), X, target, 3)
+    others = people.weights[~known].sum()
+    assert found.people.sum() == others
+    # known outcomes alone tell the slopes: training fits without the table are as good
+    assert found.mean > unbin.cross_validate(unbin.AggregatedGLM(alpha=1e6), X, target, 3).mean
+    with pytest.raises(AggregatedTargetError, match="rows of tables and outcomes that are known"):
+        list(unbin.BlockKFold(3).split(X, target))
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+@pytest.mark.parametrize(("kind", "n"), [("block-means", 99), ("refit", 5)])
+def test_permutations_deal_out_the_same_tables(kind, n):
+    people = Weighed("gaussian")
+    model, (target, repeated) = unbin.AggregatedGLM(), people.targets("histogram")
+    how = {"n_permutations": n, "kind": kind, "random_state": 0}
+    ours = unbin.permutation_test(model, people.X, target, **how)
+    theirs = unbin.permutation_test(model, people.X[people.row], repeated, **how)
+    assert ours.statistic == pytest.approx(theirs.statistic, rel=1e-10)
+    np.testing.assert_allclose(ours.null, theirs.null, rtol=1e-8)
+
+
+def test_targets_of_rows_are_not_permuted_where_these_stand_for_several():
+    people = Weighed("gaussian")
+    target, _ = people.targets("histogram")
+    with pytest.raises(ParameterError, match=r"y: kind='error' permutes .*; repeat the rows"):
+        unbin.permutation_test(unbin.AggregatedGLM(), people.X, target, y=np.zeros(500))
+
+
+def test_tables_beside_known_outcomes_are_not_dealt_out():
+    people = Weighed("gaussian")
+    target, _ = people.targets("histogram")
+    y = np.full(len(people.X), np.nan)
+    y[:3] = [people.y[people.row == i][0] for i in range(3)]
+    joined = unbin.join(target, unbin.observed(y), disjoint=True)
+    with pytest.raises(ParameterError, match=r"got 3 outcomes .* unbin.join\(\*target.given\)"):
+        unbin.permutation_test(unbin.AggregatedGLM(), people.X, joined)

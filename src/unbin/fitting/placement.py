@@ -299,6 +299,9 @@ def _those_known(
     if not len(rows):
         raise DomainError("y: must hold outcomes, got NaN in every row; join tables to them")
     X = take_rows(X, rows)
+    if weights is None and isinstance(y, JoinedTarget) and y.given:
+        tied = y.given[0].weights
+        weights = None if tied is None else tied.values
     weights = None if weights is None else as_floats(weights, where="sample_weight")[rows]
     offset = None if given.offset is None else as_floats(given.offset, where="offset")[rows]
     return X, known.values[rows], weights, replace(given, offset=offset)

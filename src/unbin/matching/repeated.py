@@ -108,13 +108,13 @@ def check_repeatable(design: Design) -> None:
     if design.sampled:
         raise ParameterError(
             "weights: matching ranks all people of a block, got a sample of them "
-            "(weighting='survey'); use method='likelihood'"
+            "(weighting='survey'); use AggregatedGLM with method='likelihood'"
         )
     odd = [found[0] for found in design.parts.stream(not_whole) if len(found)]
     if odd:
         raise ParameterError(
             f"weights: matching ranks people, so that a row stands for a whole number of them, got "
-            f"{odd[0]:g}; use method='likelihood'"
+            f"{odd[0]:g}; use AggregatedGLM with method='likelihood'"
         )
 
 

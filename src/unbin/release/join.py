@@ -174,7 +174,7 @@ class JoinedTarget:
     @property
     def crossed(self) -> tuple[IntArray, ...] | None:
         """The codes, if the rows show how blocks overlap: a sample does not."""
-        weights = self.tables[0].weights
+        weights = self.tables[0].weights if self.tables else None
         return None if weights is not None and weights.sampled else self.codes
 
     def table(self, name: str) -> AggregatedTarget:
@@ -330,6 +330,8 @@ def _less_known(target: JoinedTarget) -> JoinedTarget:
         return target
     weights = target.tables[0].weights
     if weights is None or not weights.sampled:
+        if known.known.all():  # nobody is left for the tables to tell of
+            return JoinedTarget((), known, target.tables)
         left = np.ones(len(target)) if weights is None else weights.values.copy()
         left[known.rows] = 0.0
         weights = RowWeights(left)
