@@ -140,9 +140,7 @@ def fit(scene: Scene, data: People, n_known: int, beside: str) -> Run:
     how = {"on_missing": "drop"} if outside and n_known else {}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlignmentWarning)  # that people are outside is meant
-        target = [
-            data.releases[name].align(data.ids[name][keep], **how) for name in PARTS[beside]
-        ]
+        target = [data.releases[name].align(data.ids[name][keep], **how) for name in PARTS[beside]]
     if n_known and (beside != "nothing" or scene.family != "ordinal"):
         target.append(unbin.observed(y[keep], disjoint=scene.who != "included"))
         model = common.fit_quietly(data.X[keep], unbin.join(*target), scene.family)
