@@ -24,7 +24,7 @@ from unbin._checks import (
     value_or_auto,
 )
 from unbin._frames import as_floats, is_wide, refuse_masked
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fitting.inputs import (
@@ -33,11 +33,14 @@ from unbin.fitting.inputs import (
     check_init,
     check_observed,
     check_rows,
+    check_sample_weight,
     context_blocks,
     feature_names,
     new_offset,
     note_columns,
+    refuse_sample_weight,
     tables_of,
+    those_known,
     warn_of,
 )
 from unbin.fitting.methods import METHODS
@@ -173,6 +176,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
         several tables, those of the first; ``tables_`` has them all.
+    n_people_, n_blocks_, n_observed_ : int
+        People that the tables count, their blocks, and people beside them whose outcome is known.
     tables_ : tuple of TableFit, or list of p
         What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
@@ -313,6 +318,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             See ``Release.align``.
         observed : str, optional
             The column of outcomes that are known, missing where nobody knows; see ``observed``.
+            Beside a Dask array a Dask array. Those who have one are held in memory: they are few.
+            People without a block id are then outside the table.
         disjoint : bool
             The tables do not count the outcomes that are known.
         sample_weight : (n,), optional
@@ -430,19 +437,24 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         *,
         blocks: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return how well the model explains a target; larger is better.
 
         For an aggregated target: the mean predictive log score of the published counts per person
         (likelihood), comparable across families; minus the mean divergence between predictions
         and the nearest targets that satisfy the release (matching). For observed targets: D², the
-        share of the divergence from the mean that is explained (R² for the gaussian family).
-        A model that was fitted with an offset needs it here too, 0 for none.
+        share of the divergence from the mean that is explained (R² for the gaussian family), rows
+        counted ``sample_weight`` times. Of tables joined to outcomes that are known the tables are
+        scored, which are of the others. A model that was fitted with an offset needs it here too, 0
+        for none.
         """
         X = self._check_rows(X)
         fit = self._only_fit("score")
-        targets = as_targets(y)
+        targets, weights = as_targets(y), None
+        rows: IntArray | slice = slice(None)
         if targets is not None:
+            refuse_sample_weight(sample_weight)
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
             check_rows(targets, X.shape[0])
@@ -453,10 +465,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             blocks = context_blocks(fit.tables, targets[0]) if blocks is None else blocks
         else:
             check_consistent_length(X, y)
+            if sample_weight is not None:
+                weights = check_sample_weight(sample_weight, len(y))
+            y, rows = those_known(y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
             check_observed(y, fit.family)
+            weights = None if weights is None else weights[rows]
         (eta,) = self._etas(X, blocks, None, offset)
-        return score_target(fit, self.method, y, eta)
+        return score_target(fit, self.method, y, eta[rows], weights)
 
     @property
     def standard_errors_(self) -> FloatArray:

@@ -163,10 +163,20 @@ def _likelihood_result(
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
         path=np.array(found.path),
         n_iter=found.n_iter,
-        n_people=design.n_people,
+        n_people=_n_people(design, release),
+        n_rows=design.n_rows,
         df_residual=found.df_residual,
         **_of_tables(design, release, family, found, d),
     )
+
+
+def _n_people(design: Design, release: Release | Tables) -> int:
+    """Return the people of a fit: those of the tables, and those who were taken out of them."""
+    first, known = (
+        (release, None) if isinstance(release, Release) else (release.first, release.known)
+    )
+    counted = int(first.n.sum()) if design.sampled else design.n_people
+    return counted if known is None or known.disjoint else counted + round(known.people.sum())
 
 
 def _of_tables(
@@ -224,6 +234,11 @@ def matching_fit(
 ) -> Fit:
     """Fit the paper's estimator."""
     if isinstance(release, Tables):
+        if release.known is not None:
+            raise ParameterError(
+                f"method: matching, the paper's, takes a table alone, got one and "
+                f"{len(release.known.values):,} outcomes that are known; use method='likelihood'"
+            )
         raise ParameterError(
             f"method: matching, the paper's, takes one table, got {len(release.releases)} of the "
             "same people; use method='likelihood'"
@@ -274,6 +289,7 @@ def matching_fit(
         ),
         imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
         n_people=design.n_people,
+        n_rows=design.n_rows,
         n_blocks=len(release),
     )
 
@@ -307,6 +323,7 @@ def observed_fit(
             reason=found.complaint or solution.status.value,
         ),
         n_people=design.n_people,
+        n_rows=design.n_rows,
         n_blocks=1,
     )
 

@@ -94,6 +94,8 @@ class Fit:
     n_iter : int
     diagnostics : Diagnostics
     n_people, n_blocks : int
+    n_rows : int
+        Rows that sums ran over, which may stand for several people each.
     covariance : (1 + d [+ d], ...) or None
         Of intercept, coef and contextual_coef; None when the method has no standard errors.
     contextual_coef : (d,) or None
@@ -131,6 +133,7 @@ class Fit:
     diagnostics: Diagnostics
     n_people: int
     n_blocks: int
+    n_rows: int
     covariance: FloatArray | None = None
     contextual_coef: FloatArray | None = None
     context: Context | None = None

@@ -11,7 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
-from unbin.release.words import people_text
+from unbin.release.words import people_text, plural
 
 _MOST_LINES = 12
 """Tables, and coefficients, that a summary speaks of one by one."""
@@ -76,7 +76,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     """Return the summary of a fit."""
     facts: tuple[tuple[str, str], ...] = (
         ("Family:", fit.family.name),
-        ("People:", f"{fit.n_people:,}"),
+        ("People:", people_in_rows(fit)),
         ("Method:", method),
         ("Blocks:", f"{fit.n_blocks:,}"),
         ("Alpha:", f"{fit.alpha:.3g}"),
@@ -95,6 +95,12 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
+
+
+def people_in_rows(fit: Fit) -> str:
+    """Return how many people a fit is of, and in how many rows where these stand for several."""
+    rows = "" if fit.n_rows == fit.n_people else f" in {plural(fit.n_rows, 'row')}"
+    return f"{fit.n_people:,}{rows}"
 
 
 def glance(fit: Fit, method: str) -> dict[str, Any]:

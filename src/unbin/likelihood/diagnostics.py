@@ -146,6 +146,8 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     shift = int(design.fit_intercept)
     oracle = design.gram(fit.theta, partial(told_by_person, family, fit.nuisance))
     p = len(oracle)
+    if fit.known is not None:
+        oracle = oracle + fit.known[:p, :p]
     best = np.diag(solve_scaled(oracle, np.eye(p)))[shift:]
     ours = np.diag(fit.model_covariance)[shift:p]
     ok = (ours > 0) & (best > 0)

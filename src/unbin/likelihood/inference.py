@@ -84,6 +84,8 @@ class LikelihoodFit:
     share : (d,) or None
         Of one of several tables: its share in the information on each slope; of the fit as a whole
         that of people whose outcome is known, if there are any.
+    known : (p, p) or None
+        The information of these people.
     df_residual : float
         Degrees of freedom of intervals; infinite where the covariance is the model's.
     specification : Specification or None
@@ -115,6 +117,7 @@ class LikelihoodFit:
     means: FloatArray | None
     tables: tuple[LikelihoodFit, ...] = ()
     share: FloatArray | None = None
+    known: FloatArray | None = None
     df_residual: float = float("inf")
     specification: Specification | None = None
     location: LocationFit | None = None
@@ -140,6 +143,7 @@ class LikelihoodFit:
             covariance=self.covariance * square,
             information=self.information / square,
             model_covariance=self.model_covariance * square,
+            known=None if self.known is None else self.known / square,
             counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,

@@ -343,6 +343,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         block_average=float(sum(average)),
         n_blocks=sum(informed),
         means=_means(problem),
+        known=None if sums.known is None else back.T @ sums.known.information @ back,
     )
     shift = int(first.design.fit_intercept) - first.coordinates.fixed_intercept
     slopes = slice(shift, first.coordinates.n_slopes)

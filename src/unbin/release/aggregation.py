@@ -74,10 +74,10 @@ def aggregate(
     n_bins = len(edges) - 1
     if len(names) * n_bins > MAX_CELLS:
         raise _too_many(n_bins, len(names))
-    count = np.bincount(codes * n_bins + place, people, len(names) * n_bins)
+    count: FloatArray | IntArray = np.bincount(codes * n_bins + place, people, len(names) * n_bins)
     if given is not None:
         total = whole_people(given.people(codes, len(names)))
-        count = _rounded(count.reshape(len(names), n_bins), total).ravel()
+        count = _rounded(count.reshape(-1, n_bins), total).ravel()
     table = Histogram(
         np.arange(len(names) + 1) * n_bins,
         np.tile(edges[:-1], len(names)),
@@ -87,7 +87,7 @@ def aggregate(
     return Release(names, table.total(), table, tables.no_order(len(names)))
 
 
-def _rounded(sums: FloatArray, total: IntArray) -> IntArray:
+def _rounded(sums: FloatArray | IntArray, total: IntArray) -> IntArray:
     """Round the sums of each row so that they add up to its total: the largest remainders up."""
     whole = np.floor(sums).astype(np.int64)
     missing = total - whole.sum(axis=1)

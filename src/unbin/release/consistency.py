@@ -81,7 +81,8 @@ class TablesCheck:
         if self.disagreements:
             told.append(f"{plural(len(self.disagreements), 'disagreement')} between the tables")
             told += self.disagreements[:5]
-        told.append("the tables agree" if self.ready else "the tables contradict each other")
+        agreed = "the tables agree" if len(self.names) > 1 else "nothing contradicts the table"
+        told.append(agreed if self.ready else "the tables contradict each other")
         return tuple(told)
 
     def __str__(self) -> str:

@@ -87,14 +87,17 @@ def check_weights(
     return RowWeights(check_people(values, where=where), weighting)
 
 
-def check_people(values: FloatArray, *, where: str) -> FloatArray:
-    """Return numbers of people that rows stand for; raise unless all are finite and above 0."""
+def check_people(values: FloatArray, *, where: str, before: int = 0) -> FloatArray:
+    """Return numbers of people that rows stand for; raise unless all are finite and above 0.
+
+    ``before`` rows lie before these.
+    """
     odd = ~(np.isfinite(values) & (values > 0))
     if odd.any():
         k = int(np.argmax(odd))
         raise DomainError(
             f"{where}: a row must stand for a finite number of people above 0, got {values[k]:g} "
-            f"in row {k}{_more(int(odd.sum()))}; leave out rows that stand for nobody"
+            f"in row {before + k}{_more(int(odd.sum()))}; leave out rows that stand for nobody"
         )
     refuse_huge(values, where=where)
     return values
@@ -106,7 +109,8 @@ def _more(n: int) -> str:
 
 def whole_people(people: FloatArray | IntArray) -> IntArray:
     """Return people of blocks as whole numbers, at least one of each."""
-    return np.maximum(np.rint(people), 1).astype(np.int64)
+    # halves go up, so that taking whole people out changes nothing
+    return np.maximum(np.floor(people + 0.5), 1).astype(np.int64)
 
 
 def warn_of_far(blocks: TextArray, weighed: FloatArray, people: IntArray) -> None:

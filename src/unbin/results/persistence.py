@@ -158,7 +158,8 @@ def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
 def _to_keep(fit: Fit, public: bool | None) -> Fit:
     """Return a fit without its counts, if a report would mask some of them.
 
-    Those less people whose outcome is known would tell their outcomes. Of several tables of the same people those of one would reveal what another one masks.
+    Those less people whose outcome is known would tell their outcomes. Of several tables of the
+    same people those of one would reveal what another one masks.
     """
     found = [fit.published, *(table.published for table in fit.tables)]
     shown = (t is None or t.shown_whole(smallest_shown(t, public)) for t in found)
@@ -247,7 +248,8 @@ def _check_fit(fit: Fit, d: int) -> None:
     _require(fit.coef, (d,), "coef")
     for name in ("intercept", "dispersion", "block_sd"):
         _require(np.array(getattr(fit, name)), (), name)
-    for name in ("dispersion", "block_sd", "alpha", "n_iter", "n_people", "n_blocks", "n_observed"):
+    counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
+    for name in ("dispersion", "block_sd", "alpha", *counts):
         _require_positive(np.array(getattr(fit, name)), name)
     if (fit.bins is None) == fit.family.free_shape:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
