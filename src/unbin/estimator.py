@@ -117,7 +117,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         itself (gaussian family).
     robust : bool
         Estimate from the levels of the blocks' tables alone, not from the shape of their
-        histograms: slopes stay right where the family's shape is wrong, at standard errors 0 to 50 %
+        histograms: slopes stay right where the shape of the family is wrong, at standard errors 0 to
         larger (likelihood, one table).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
