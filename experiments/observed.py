@@ -22,6 +22,7 @@ import argparse
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -175,7 +176,7 @@ def one_run(scene: Scene, seed: int, known: tuple[int, ...] = KNOWN) -> dict[Cel
 def rows_of(scene: Scene, runs: int, known: tuple[int, ...] = KNOWN) -> list[dict]:
     """Return a row for each selection and slope: errors, standard errors, coverage."""
     begin = time.perf_counter()
-    found = [one_run(scene, seed, known) for seed in range(runs)]
+    found = common.over_seeds(partial(one_run, scene, known=known), runs)
     seconds = (time.perf_counter() - begin) / runs
     rows = []
     for beside, n in found[0]:

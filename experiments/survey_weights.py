@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import time
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -186,7 +187,7 @@ def one_run(scene: Scene, how: str, seed: int) -> Run:
 def rows_of(scene: Scene, how: str, runs: int) -> list[dict]:
     """Return a row for each slope: bias, spread, standard error and coverage over data sets."""
     begin = time.perf_counter()
-    found = [one_run(scene, how, seed) for seed in range(runs)]
+    found = common.over_seeds(partial(one_run, scene, how), runs)
     seconds = (time.perf_counter() - begin) / runs
     error, se, covers = (
         np.array([getattr(run, key) for run in found]) for key in ("error", "se", "covers")
