@@ -112,6 +112,11 @@ def fit_joint(
 
 
 def _check_informative(problem: JointProblem) -> None:
+    if problem.first.family.free_shape and len(problem.upper) < 2:
+        raise ReleaseError(
+            "tables: a family with thresholds needs the bins of a table, got none that still "
+            "counts somebody whose outcome is not known; use another family"
+        )
     tells = [table.counts.informative or table.means is not None for table in problem.tables]
     if not any(tells) and problem.known is None:
         raise ReleaseError(
