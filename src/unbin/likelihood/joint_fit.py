@@ -90,7 +90,8 @@ def fit_joint(
         known = replace(known, values=np.nextafter(known.values, np.inf))
     problem = make_joint(design.in_units(units), scaled, family, known)
     _check_informative(problem)
-    penalty = ridge_penalty(problem.first, alpha * units.slope**2)
+    n_known = 0 if problem.known is None else int(problem.known.counts.n.sum())
+    penalty = ridge_penalty(problem.first, alpha * units.slope**2, n_known)
     first = Start.of(problem)
     if start is None:
         free = first.point()
