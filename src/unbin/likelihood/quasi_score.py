@@ -201,16 +201,17 @@ def sampled_blocks(problem: Problem, part: BlockMoments) -> Sampled:
     blocks, n = part.blocks, problem.counts.n[part.blocks].astype(np.float64)
     used = used_statistics(problem)[blocks]
     used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
-    apart, each = part.sampling.covariance, n[:, None, None]
+    drawn, each = part.sampling, n[:, None, None]
     return Sampled(
         n=n,
         people=n if problem.factor is None else n / problem.factor[blocks],
         mean=part.mean / n[:, None],
         derivative=part.derivative / each,
         shift=part.shift / n[:, None],
-        within=(part.covariance - apart) / each,
-        sampling=apart / each**2,
-        few=part.sampling.few,
+        within=(part.covariance - drawn.covariance) / each,
+        level=drawn.level,
+        once=drawn.once,
+        twice=drawn.twice,
         noise=np.full(len(n), problem.noise_sd**2),
         effects=np.full(len(n), problem.block_variance),
         used=used,
