@@ -224,7 +224,7 @@ def corrected(sums: ScoreSums, score: FloatArray, taken: FloatArray) -> ScoreSum
         sums,
         score=sums.score + score.sum(axis=0),
         block_scores=sums.block_scores + score,
-        information=_less(sums.information, taken),
+        information=_less(sums.information, taken, least=-np.inf),
         sampled=taken,
     )
 
@@ -350,8 +350,12 @@ def score_rows(
     raise NotImplementedError
 
 
-def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
-    """Subtract information that is lost, to hidden counts or to sampling; never all of it."""
+def _less(information: FloatArray, lost: FloatArray, least: float = 0.0) -> FloatArray:
+    """Subtract information that is lost, to hidden counts or to sampling; never all of it.
+
+    In no direction is less than ``least`` of it lost: what a sample takes is an estimate, and may
+    be below 0.
+    """
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost
     values, vectors = np.linalg.eigh(information)
@@ -359,7 +363,7 @@ def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     root = vectors[:, keep] * np.sqrt(values[keep])
     white = vectors[:, keep] / np.sqrt(values[keep])
     share, axes = np.linalg.eigh(white.T @ lost @ white)
-    left = (axes * (1 - np.minimum(share, _MOST_LOST))) @ axes.T
+    left = (axes * (1 - np.clip(share, least, _MOST_LOST))) @ axes.T
     return np.asarray(root @ left @ root.T)
 
 
