@@ -110,11 +110,14 @@ def score_variance(
     meat, sides = problem.first.design.total(meat_sums, problem.law, free, weights)
     pulls = [side.arrays[0] for side in sides]
     meat = meat + sum(own.sampled for own in sums.tables if own.sampled is not None)
-    if sums.known is not None and problem.people is not None:
-        along = sums.known.along
-        meat = meat + sums.known.information - weights.variance.sum() * along.T @ along
-        add_known(pulls, problem.people.codes, along)
     effects = np.zeros_like(meat)
+    if sums.known is not None and problem.people is not None and problem.known is not None:
+        along, own = sums.known.along, sums.known.along / problem.known.counts.n[:, None]
+        meat = meat + sums.known.information - weights.variance.sum() * along.T @ own
+        add_known(pulls, problem.people.codes, along)
+        for table, code in zip(tables, problem.people.codes, strict=True):
+            # whom people outside a table share an effect with nobody said
+            effects += table.block_variance * along[code < 0].T @ own[code < 0]
     for table, pull in zip(tables, pulls, strict=True):
         effects += table.block_variance * pull.T @ pull
     return np.asarray(meat + noise + sums.spared), effects

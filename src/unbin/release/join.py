@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from unbin._checks import check_choice, check_flag
+from unbin._frames import OUTSIDE
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -69,7 +70,7 @@ class Known:
     values, people : (m,)
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
-        Their block in each table.
+        Their block in each table, -1 for people outside it.
     """
 
     values: FloatArray
@@ -127,7 +128,13 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        return Known(self.observed.values[rows], people, tuple(c[rows] for c in self.codes))
+        codes = tuple(
+            np.where(table.release.blocks == OUTSIDE, -1, np.arange(len(table.release)))[
+                table.codes
+            ]
+            for table in self.tables
+        )
+        return Known(self.observed.values[rows], people, tuple(each[rows] for each in codes))
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
