@@ -17,7 +17,9 @@ added as noise of the table, as is the noise that a publisher added.
 
 A row that stands for w people counts w times. Where the rows are a sample of the people, all tables
 share what the sample got wrong: Σ w (w - 1) a_i a_iᵀ with a_i = Σ_t W_{g_t(i)}ᵀ (q_i - q̄_{g_t(i)})
-is added, q̄_g the mean over the block.
+is added, q̄_g the mean over the block. W_g is made of the same rows, which makes a_i too small; what
+sampling takes from the information (:mod:`unbin.likelihood.sampling`) is about what that leaves
+out, and is added too.
 """
 
 from __future__ import annotations
