@@ -182,6 +182,50 @@ def test_the_score_varies_as_it_says(family, monkeypatch):
     assert np.abs(np.std(scores, axis=0) / sd() - 1).max() > 0.2
 
 
+def test_people_outside_a_table_share_no_effect():
+    problem, free = example("gaussian")
+    variance = [0.2, 0.0]
+    apart = tuple(np.full_like(codes, -1) for codes in problem.people.codes)
+    outside = replace(problem, people=replace(problem.people, codes=apart))
+    tables = replace(problem, people=None, known=None)
+    found = []
+    for each in (problem, outside, tables):
+        with_effects = each.with_effects(variance, [None, None])
+        sums = joint_sums(with_effects, free, np.zeros(len(free)))
+        found.append(sum(score_variance(with_effects, sums, free)))
+    law = problem.with_effects(variance, [None, None]).law
+    known = known_sums(problem.known, law, free)
+    np.testing.assert_allclose(found[1], found[2] + known.information)
+    assert np.abs(found[0] - found[1]).max() > 0.05 * np.abs(found[0]).max()
+
+
+def test_a_known_row_may_stand_for_several_people():
+    X, partitions = people(3)
+    rng = np.random.default_rng(4)
+    codes = np.unique(partitions[0], return_inverse=True)[1]
+    y = outcome("gaussian", X @ SLOPES + rng.normal(size=12)[codes], rng)
+    k = rng.integers(1, 4, len(y))
+
+    def fit(X, partitions, y, known, **how):
+        tables = [unbin.aggregate(full, ids, EDGES["gaussian"]) for full, ids in published]
+        aligned = [t.align(ids, **how) for t, ids in zip(tables, partitions, strict=True)]
+        return unbin.AggregatedGLM(tol=1e-9).fit(X, unbin.join(*aligned, unbin.observed(known)))
+
+    published = [(np.repeat(y, k), np.repeat(ids, k)) for ids in partitions]
+    asked = told(y, rng.choice(len(y), 120, replace=False))
+    weighed = fit(X, partitions, y, asked, weights=k)
+    repeated = fit(
+        np.repeat(X, k, axis=0),
+        [np.repeat(ids, k) for ids in partitions],
+        np.repeat(y, k),
+        np.repeat(asked, k),
+    )
+    assert weighed.block_sd_ > 0.5
+    # but for what is added to the variance of every statistic, bins that are unlikely above all
+    np.testing.assert_allclose(weighed.coef_, repeated.coef_, rtol=1e-4)
+    np.testing.assert_allclose(weighed.standard_errors_, repeated.standard_errors_, rtol=1e-4)
+
+
 # -- the fit ---------------------------------------------------------------------------------------
 
 
@@ -215,6 +259,16 @@ def test_with_everybody_known_it_is_the_ordinary_glm(family, alpha):
     np.testing.assert_allclose(found.coef_, plain.coef_, atol=close)
     assert found.intercept_ == pytest.approx(plain.intercept_, abs=close)
     np.testing.assert_allclose(found.standard_errors_, plain.standard_errors_, rtol=0.03)
+
+
+def test_outside_people_are_in_no_block():
+    ids = np.array(["a", "a", None, "b", None], dtype=object)
+    table = unbin.aggregate(np.arange(3.0), ["a", "a", "b"], [-1, 0, 9])
+    aligned = table.align(ids, on_missing="drop")
+    y = np.array([np.nan, 1.0, 5.0, np.nan, 6.0])
+    known = unbin.join(aligned, unbin.observed(y, disjoint=True)).published.known
+    assert aligned.release.blocks[known.codes[0][0]] == "a"
+    assert known.codes[0][1:].tolist() == [-1, -1]
 
 
 def test_with_one_person_not_known():

@@ -10,6 +10,7 @@ import unbin
 from unbin.families import get_family
 from unbin.likelihood import quasi_score
 from unbin.likelihood.joint import joint_sums, make_joint
+from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.moments import Law, block_moments
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import reference_bins, score_sums
@@ -232,6 +233,44 @@ def test_one_table_is_corrected_as_one_of_several():
     one, other = score_sums(problem, free, np.zeros(3)), joint_sums(both, free, np.zeros(3))
     np.testing.assert_allclose(other.score, one.score, rtol=1e-8)
     np.testing.assert_allclose(other.information, one.information, rtol=1e-8)
+
+
+def test_the_score_of_several_tables_varies_as_it_says():
+    """Standard errors from M, against those of scores at the truth over draws of people."""
+    X, _, codes, _, _ = draw("gaussian", 5, n_blocks=40)
+    partitions = [np.char.zfill(codes.astype(str), 2), np.digitize(X[:, 0], [-1, 0, 1]).astype(str)]
+    score, with_taken, without = [], [], []
+    for seed in range(250):
+        rng = np.random.default_rng(seed)
+        y = X @ SLOPES + rng.normal(size=len(X))
+        rows = np.sort(np.lexsort((rng.random(len(X)), codes))[np.arange(len(X)) % 60 < 10])
+        how = {"weights": np.full(len(rows), 6.0), "weighting": "survey"}
+        tables = [unbin.aggregate(y, p, BINS["gaussian"]).align(p[rows], **how) for p in partitions]
+        first, other = tables
+        # columns of the same scale in every sample
+        design = lay_out(
+            X[rows], first.codes, 40, others=(other.codes,), weights=how["weights"], sampled=True
+        )
+        turn = np.eye(4)
+        turn[1:3, 1:3], turn[0, 1:3] = np.diag(design.scale), design.center
+        problem = make_joint(design, [first.release, other.release], get_family("gaussian"))
+        free = np.append(design.from_coefficients(SLOPES, 0.0), 0.0)
+        sums = joint_sums(problem, free, np.zeros(4))
+        meat = sum(score_variance(problem, sums, free))
+        taken = sum(own.sampled for own in sums.tables)
+        bread = np.linalg.inv(turn.T @ sums.information @ turn)
+        score.append(turn.T @ sums.score)
+        for into, matrix in ((with_taken, meat), (without, meat - taken)):
+            into.append((bread, turn.T @ matrix @ turn))
+
+    def errors(found):
+        bread, matrix = (np.mean(each, axis=0) for each in zip(*found, strict=True))
+        return np.sqrt(np.diag(bread @ matrix @ bread))
+
+    bread = np.mean([each for each, _ in with_taken], axis=0)
+    true = np.sqrt(np.diag(bread @ np.cov(np.transpose(score)) @ bread))
+    assert np.abs(errors(with_taken) / true - 1).max() < 0.13
+    assert (errors(without) / true).mean() < 0.95 < (errors(with_taken) / true).mean()
 
 
 # -- slopes of a few data sets; experiments/survey_weights.py has more -----------------------------

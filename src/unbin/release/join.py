@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from unbin._checks import check_choice, check_flag
+from unbin._frames import OUTSIDE
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -70,11 +71,15 @@ class Known:
     values, people : (m,)
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
+<<<<<<< HEAD
         Their block in each table.
     rows : (m,) or None
         Of X, where that is in memory.
     disjoint : bool
         Whether no table counted these outcomes.
+=======
+        Their block in each table, -1 for people outside it.
+>>>>>>> lE
     """
 
     values: FloatArray
@@ -134,9 +139,19 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
+<<<<<<< HEAD
         codes = tuple(c[rows] for c in self.codes)
         values, disjoint = self.observed.values[rows], self.observed.disjoint
         return Known(values, people, codes, rows, disjoint)
+=======
+        codes = tuple(
+            np.where(table.release.blocks == OUTSIDE, -1, np.arange(len(table.release)))[
+                table.codes
+            ]
+            for table in self.tables
+        )
+        return Known(self.observed.values[rows], people, tuple(each[rows] for each in codes))
+>>>>>>> lE
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
