@@ -71,15 +71,9 @@ class Known:
     values, people : (m,)
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
-<<<<<<< HEAD
-        Their block in each table.
-    rows : (m,) or None
-        Of X, where that is in memory.
-    disjoint : bool
-        Whether no table counted these outcomes.
-=======
-        Their block in each table, -1 for people outside it.
->>>>>>> lE
+        codes = tuple(known_codes(table.release, table.codes[rows]) for table in self.tables)
+        values, disjoint = self.observed.values[rows], self.observed.disjoint
+        return Known(values, people, codes, rows, disjoint)
     """
 
     values: FloatArray
@@ -87,6 +81,11 @@ class Known:
     codes: tuple[IntArray, ...]
     rows: IntArray | None = None
     disjoint: bool = False
+
+
+def known_codes(release: Release, codes: IntArray) -> IntArray:
+    """Return the blocks of people whose outcome is known, -1 of those outside the table."""
+    return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
 class JoinedTarget:
@@ -139,19 +138,9 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-<<<<<<< HEAD
-        codes = tuple(c[rows] for c in self.codes)
+        codes = tuple(known_codes(table.release, table.codes[rows]) for table in self.tables)
         values, disjoint = self.observed.values[rows], self.observed.disjoint
         return Known(values, people, codes, rows, disjoint)
-=======
-        codes = tuple(
-            np.where(table.release.blocks == OUTSIDE, -1, np.arange(len(table.release)))[
-                table.codes
-            ]
-            for table in self.tables
-        )
-        return Known(self.observed.values[rows], people, tuple(each[rows] for each in codes))
->>>>>>> lE
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
