@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from unbin._checks import check_choice, check_flag
-from unbin._frames import OUTSIDE
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -71,9 +70,11 @@ class Known:
     values, people : (m,)
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
-        codes = tuple(known_codes(table.release, table.codes[rows]) for table in self.tables)
-        values, disjoint = self.observed.values[rows], self.observed.disjoint
-        return Known(values, people, codes, rows, disjoint)
+        Their block in each table.
+    rows : (m,) or None
+        Of X, where that is in memory.
+    disjoint : bool
+        Whether no table counted these outcomes.
     """
 
     values: FloatArray
@@ -81,11 +82,6 @@ class Known:
     codes: tuple[IntArray, ...]
     rows: IntArray | None = None
     disjoint: bool = False
-
-
-def known_codes(release: Release, codes: IntArray) -> IntArray:
-    """Return the blocks of people whose outcome is known, -1 of those outside the table."""
-    return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
 class JoinedTarget:
@@ -138,7 +134,7 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        codes = tuple(known_codes(table.release, table.codes[rows]) for table in self.tables)
+        codes = tuple(c[rows] for c in self.codes)
         values, disjoint = self.observed.values[rows], self.observed.disjoint
         return Known(values, people, codes, rows, disjoint)
 
