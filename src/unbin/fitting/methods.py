@@ -101,14 +101,14 @@ def _known(
     if not isinstance(release, Tables) or release.known is None:
         return {}
     told, found = release.known, {}
-    codes = tuple(map(_inside, release.releases, told.codes))
+    codes = tuple(map(inside, release.releases, told.codes))
     for contextual, design in designs.items():
         rows = people.known(design, told.people, context if contextual else None)
         found[contextual] = KnownPeople(rows, told.values, codes)
     return found
 
 
-def _inside(release: Release, codes: IntArray) -> IntArray:
+def inside(release: Release, codes: IntArray) -> IntArray:
     """Return blocks of people, -1 of those outside the table."""
     return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 

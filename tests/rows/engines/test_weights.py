@@ -416,7 +416,7 @@ def test_somebody_must_be_left_in_a_table(tmp_path):
     frame["w"] = 1
     _, frame["asked"], _ = asked(frame, rng)
     tables = published(frame, frame["asked"].to_numpy(), ["payer"])
-    with pytest.raises(AlignmentError, match=r"payer: the outcomes of all .* are known"):
+    with pytest.raises(AlignmentError, match=r"payer: the outcomes of all people .* are known"):
         fit("files", frame, tables, tmp_path, None, observed="asked")
     alone = fit("pandas", frame, tables, tmp_path, None, observed="asked")
     assert alone.method_ == "observed"
