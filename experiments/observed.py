@@ -10,7 +10,8 @@ every county has a normal effect of standard deviation .3 on the linear predicto
 is not told; the ordinary GLM does not allow for it, and its intervals are not expected to hold.
 
 Who is known: "included", people that the tables count too; "another time", outcomes of theirs that
-no table counts (``disjoint``); "outside", further people, of no table and of unknown counties.
+no table counts (``disjoint``); "outside", further people of other counties, of whom there is no
+table.
 
 "worse" is the mean squared error of the joint fit less that of the better of its parts, the known
 people and the tables, both of the same data sets, in standard errors of that difference.
@@ -22,6 +23,7 @@ import argparse
 import time
 import warnings
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -80,11 +82,10 @@ class People:
 def people(scene: Scene, seed: int) -> People:
     """Draw a data set."""
     rng = np.random.default_rng((SCENES.index(scene), seed, 16))
-    counties, size = several.N_COUNTIES, several.SIZE
-    more = max(KNOWN) if scene.who == "outside" else 0
-    county = np.concatenate(
-        [np.repeat(np.arange(counties), size), rng.integers(counties, size=more)]
-    )
+    tabulated, size = several.N_COUNTIES, several.SIZE
+    more = max(KNOWN) if scene.who == "outside" else 0  # people, each of a county of his own
+    counties = tabulated + more
+    county = np.repeat(np.arange(counties), np.repeat([size, 1], [tabulated, more]))
     n, place = len(county), rng.normal(size=(3, counties))[:, county]
     age = 0.12 * place[0] + np.sqrt(1 - 0.12**2) * rng.normal(size=n)
     sex = (rng.random(n) < 0.5 + 0.035 * place[1]).astype(float)
@@ -96,7 +97,7 @@ def people(scene: Scene, seed: int) -> People:
     groups = np.clip(np.floor(2 * age + 6), 0, 11).astype(int)
     codes = {"county": county, "age": groups, "sex": sex.astype(int)}
     ids = {name: common.block_names(part) for name, part in codes.items()}
-    inside = np.arange(n) < counties * size
+    inside = county < tabulated
     bins = EDGES[scene.family]
     releases = {k: unbin.aggregate(y[inside], part[inside], bins) for k, part in ids.items()}
     asked = rng.permutation(inside.sum())[: max(KNOWN)]
@@ -175,7 +176,7 @@ def one_run(scene: Scene, seed: int, known: tuple[int, ...] = KNOWN) -> dict[Cel
 def rows_of(scene: Scene, runs: int, known: tuple[int, ...] = KNOWN) -> list[dict]:
     """Return a row for each selection and slope: errors, standard errors, coverage."""
     begin = time.perf_counter()
-    found = [one_run(scene, seed, known) for seed in range(runs)]
+    found = common.over_seeds(partial(one_run, scene, known=known), runs)
     seconds = (time.perf_counter() - begin) / runs
     rows = []
     for beside, n in found[0]:

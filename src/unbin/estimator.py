@@ -400,7 +400,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         ----------
         kind : {"mean", "draw"}
             "mean" is the best guess of each target: the z of matching, or the raked mean of
-            likelihood. "draw" draws values for multiple imputation (likelihood only).
+            likelihood; of a row that stands for several people, the mean of theirs. "draw" draws
+            values for multiple imputation (likelihood only), of rows that are one person each.
+            Outcomes that are known are returned as they are.
         size : int, optional
             Number of draws; without it one, of shape (n,).
         random_state : int, optional

@@ -9,7 +9,8 @@ from scipy.stats import norm
 import unbin
 from unbin.datasets import simulate
 from unbin.families import get_family
-from unbin.likelihood.raking import _rake, draw_in_bins
+from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.raking import _rake, draw_in_bins, fill_hidden
 
 FAMILIES = ["gaussian", "poisson", "binomial", "negative-binomial", "ordinal"]
 
@@ -172,3 +173,17 @@ def test_millions_in_a_row_are_raked():
     raked = q.copy()
     assert _rake(raked, np.full(12, 1e6), np.array([0, 12]), count, np.array([True])).all()
     np.testing.assert_allclose(1e6 * raked.sum(axis=0), count[0], rtol=1e-11)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.03])
+def test_hidden_counts_are_whole_where_the_others_are(ratio):
+    """Rounded or not, the people of a block are all there."""
+    count = ratio * np.array([[5.0, 6.0, 40.0], [30.0, 4.0, 4.0]])
+    low, high = np.where(count < 10, ratio, count), np.where(count < 10, 10 * ratio, count)
+    cuts = np.array([-np.inf, 0, 1, np.inf])
+    told = PublishedCounts(
+        np.array([51, 38]), cuts[:-1], cuts[1:], count, np.ones(2, bool), low, high
+    )
+    filled = fill_hidden(told, np.array([[4.0, 7.5, 41.0], [29.0, 2.2, 7.0]])).count
+    np.testing.assert_allclose(filled.sum(axis=1), count.sum(axis=1), rtol=1e-12)
+    assert ((filled == np.rint(filled)).all()) == (ratio == 1)

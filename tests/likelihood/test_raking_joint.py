@@ -475,3 +475,37 @@ def test_known_rows_of_several_people_beside_single_ones_may_be_drawn():
     model = unbin.AggregatedGLM().fit(X, target)
     assert model.n_people_ == len(people)
     np.testing.assert_array_equal(model.impute("draw", random_state=0)[known], y[known])
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_sample_is_raked_to_tables_of_everybody(hidden):
+    """Its weights are calibrated first: else tables that agree would contradict each other."""
+    eta, _, ids, tables, nuisance = three_tables(n=3600, n_counties=12)
+    asked = np.random.default_rng(0).random(len(eta)) < 0.2
+    told = [suppressed(table) for table in tables] if hidden else tables
+    weights = 5 * np.random.default_rng(1).uniform(0.8, 1.2, asked.sum())
+    some = [blocks[asked] for blocks in ids]
+    aligned = [
+        table.align(blocks, weights=weights, weighting="survey")
+        for table, blocks in zip(told, some, strict=True)
+    ]
+    codes, *others = (target.codes for target in aligned)
+    released = tuple(target.release for target in aligned)
+    design = lay_out(
+        eta[asked][:, None], codes, 12, fit_intercept=False, others=tuple(others), weights=weights
+    )
+    family = get_family("gaussian")
+    counts = [published_counts(release, family.domain, smallest=1) for release in released]
+    names = Tables(("county", "age", "sex"), released)
+    raking = JointRaking.of(design, names, counts, family, design.scale, nuisance)
+    assert raking.unmet == ()
+    share, people = raking.shares(), np.empty(len(weights))
+    people[raking.order] = raking.people
+    assert np.abs(np.log(people / weights)).max() < 1.5
+    upper = np.append(inner_edges(tables), np.inf)
+    for table, blocks in zip(told, some, strict=True):
+        low, high = table.histogram.interval()
+        sums = sums_of(people[:, None] * share, upper, table, blocks).ravel()
+        slack = 0.02 if hidden else 0.0  # where counts are hidden, the weights tell the people
+        assert (sums > (1 - slack) * low - 1e-6).all()
+        assert (sums < (1 + slack) * high + 1e-6).all()

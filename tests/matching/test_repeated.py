@@ -128,6 +128,24 @@ def test_a_fit_is_that_to_repeated_rows(family, kind, solver):
     assert ours.score(X, target) == pytest.approx(ours.score(X[row], people), rel=1e-10)
 
 
+@pytest.mark.parametrize("name", FAMILIES)
+def test_targets_held_fixed_are_those_of_repeated_rows(name):
+    """Value, gradient and null divergence, although a row has but the mean of its targets."""
+    X, blocks, weights, row, y = weighed_people(name)
+    family, theta = get_family(name, 10), np.array([0.2, 0.5, -0.3, 0.1])
+    release = table_of("histogram", y, blocks[row]).align(blocks[row]).release
+    codes = np.unique(blocks, return_inverse=True)[1]
+    bounds, found = rank_bounds(release, family.domain), []
+    for X_, codes_, people in ((X, codes, weights.astype(float)), (X[row], codes[row], None)):
+        design = lay_out(X_, codes_, len(release), weights=people)
+        whole = Objective(design, family, np.zeros(4), bounds)
+        fixed = whole.held(theta, whole.evaluate(theta)[0])
+        assert fixed.evaluate(theta)[0] == pytest.approx(whole.evaluate(theta)[0], rel=1e-12)
+        value, gradient = fixed.evaluate(theta + 0.1)
+        found.append([value, *gradient, fixed.null_divergence()])
+    np.testing.assert_allclose(*found, rtol=1e-10, atol=1e-12)
+
+
 def test_weights_of_one_change_nothing():
     X, blocks, _, _, _ = weighed_people("gaussian")
     y = X @ [1.0, -0.5, 0.2]

@@ -112,8 +112,9 @@ def test_no_personal_value_is_written(tmp_path):
     assert "imputed" not in text
 
     def longest(value):
-        parts = list(value.values()) if isinstance(value, dict) else value
-        return max([len(parts), *map(longest, parts)]) if isinstance(parts, list) else 0
+        if isinstance(value, dict):
+            return max(map(longest, value.values()), default=0)
+        return max([len(value), *map(longest, value)]) if isinstance(value, list) else 0
 
     assert longest(json.loads(text)) <= 24 < len(X)  # blocks, never people
     with pytest.raises(AggregatedTargetError, match="holds no imputed targets"):

@@ -11,7 +11,7 @@ import numpy as np
 
 from unbin._checks import check_choice
 from unbin._frames import column, column_names, select_columns
-from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError
 from unbin.fitting.inputs import Target, as_releases, check_features, warn_of_disagreement
 from unbin.release import Release
 from unbin.release.alignment import count_rows
@@ -69,7 +69,15 @@ class ByColumn:
         pairs = zip(partitions, known.blocks, strict=True)
         codes = tuple(np.searchsorted(counted.blocks, blocks) for counted, blocks in pairs)
         tables = replace(tables, known=Known(known.outcome, known.people, codes, disjoint=disjoint))
-        return tables if disjoint else without_known(tables)
+        if disjoint:
+            return tables
+        less = without_known(tables)
+        if not any(release.has_statistics().any() for release in less.releases):
+            raise AlignmentError(
+                f"{' and '.join(self.names)}: the outcomes of all people that are counted are "
+                "known, got nobody else; fit the outcomes themselves, as observed targets"
+            )
+        return less
 
     def led_by(self, name: str) -> ByColumn:
         """Return the same tables, that of this name first."""

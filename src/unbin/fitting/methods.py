@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._frames import OUTSIDE
+from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
@@ -101,10 +102,16 @@ def _known(
     if not isinstance(release, Tables) or release.known is None:
         return {}
     told, found = release.known, {}
+    codes = tuple(map(inside, release.releases, told.codes))
     for contextual, design in designs.items():
         rows = people.known(design, told.people, context if contextual else None)
-        found[contextual] = KnownPeople(rows, told.values, told.codes)
+        found[contextual] = KnownPeople(rows, told.values, codes)
     return found
+
+
+def inside(release: Release, codes: IntArray) -> IntArray:
+    """Return blocks of people, -1 of those outside the table."""
+    return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
 def _only_one(release: Release | Tables, d: int, settings: Settings) -> dict[str, Any]:

@@ -90,7 +90,8 @@ def fit_joint(
         known = replace(known, values=np.nextafter(known.values, np.inf))
     problem = make_joint(design.in_units(units), scaled, family, known)
     _check_informative(problem)
-    penalty = ridge_penalty(problem.first, alpha * units.slope**2)
+    n_known = 0 if problem.known is None else int(problem.known.counts.n.sum())
+    penalty = ridge_penalty(problem.first, alpha * units.slope**2, n_known)
     first = Start.of(problem)
     if start is None:
         free = first.point()
@@ -112,6 +113,11 @@ def fit_joint(
 
 
 def _check_informative(problem: JointProblem) -> None:
+    if problem.first.family.free_shape and len(problem.upper) < 2:
+        raise ReleaseError(
+            "tables: a family with thresholds needs the bins of a table, got none that still "
+            "counts somebody whose outcome is not known; use another family"
+        )
     tells = [table.counts.informative or table.means is not None for table in problem.tables]
     if not any(tells) and problem.known is None:
         raise ReleaseError(

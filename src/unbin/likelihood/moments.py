@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numba import njit
 
-from unbin._linalg import like, namespace
+from unbin._linalg import like
 from unbin._typing import FloatArray
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates
@@ -32,7 +32,7 @@ from unbin.rows.rows import Rows, kernel
 
 _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
-_ALONE = 1e-9
+ALONE = 1e-9
 """1 - Σ w² / (Σ w)² of a block below which it has one row only."""
 
 if TYPE_CHECKING:
@@ -74,12 +74,14 @@ class SamplingVariance:
     Attributes
     ----------
     covariance : (B, L, L)
-    few : (B,)
-        What it was multiplied by because few rows lie around their own mean.
+    level, once, twice : (B,), (B, L), (B, L, L)
+        Σ v, Σ v (q_i - q̄) and Σ v (q_i - q̄)(q_i - q̄)ᵀ, v = w (w - 1).
     """
 
     covariance: Any
-    few: Any
+    level: Any
+    once: Any
+    twice: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,11 +351,11 @@ def _sampling_variance(
     average = mean / n[:, None]
     apart = once[:, :, None] * average[:, None, :]
     square = average[:, :, None] * average[:, None, :]
-    found = twice - apart - apart.swapaxes(1, 2) + level[:, None, None] * square
+    twice = twice - apart - apart.swapaxes(1, 2) + level[:, None, None] * square
+    once = once - level[:, None] * average
     people = n / factor
-    rest = (1 - (level + people) / people**2).clip(_ALONE)  # 1 - Σ w² / (Σ w)²
-    alone = rest <= _ALONE
-    few = namespace(mean).where(alone, 1.0, 1 / rest)
-    found = found * (few * factor**2)[:, None, None]
+    rest = (1 - (level + people) / people**2).clip(ALONE)  # 1 - Σ w² / (Σ w)²
+    found = twice * (factor**2 / rest)[:, None, None]
+    alone = rest <= ALONE
     found[alone] = cross[alone] * (level * factor**2 / n)[alone, None, None]
-    return SamplingVariance(found, few)
+    return SamplingVariance(found, level, once, twice)

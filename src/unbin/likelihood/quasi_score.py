@@ -201,16 +201,17 @@ def sampled_blocks(problem: Problem, part: BlockMoments) -> Sampled:
     blocks, n = part.blocks, problem.counts.n[part.blocks].astype(np.float64)
     used = used_statistics(problem)[blocks]
     used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
-    apart, each = part.sampling.covariance, n[:, None, None]
+    drawn, each = part.sampling, n[:, None, None]
     return Sampled(
         n=n,
         people=n if problem.factor is None else n / problem.factor[blocks],
         mean=part.mean / n[:, None],
         derivative=part.derivative / each,
         shift=part.shift / n[:, None],
-        within=(part.covariance - apart) / each,
-        sampling=apart / each**2,
-        few=part.sampling.few,
+        within=(part.covariance - drawn.covariance) / each,
+        level=drawn.level,
+        once=drawn.once,
+        twice=drawn.twice,
         noise=np.full(len(n), problem.noise_sd**2),
         effects=np.full(len(n), problem.block_variance),
         used=used,
@@ -223,7 +224,7 @@ def corrected(sums: ScoreSums, score: FloatArray, taken: FloatArray) -> ScoreSum
         sums,
         score=sums.score + score.sum(axis=0),
         block_scores=sums.block_scores + score,
-        information=_less(sums.information, taken),
+        information=_less(sums.information, taken, least=-np.inf),
         sampled=taken,
     )
 
@@ -349,8 +350,12 @@ def score_rows(
     raise NotImplementedError
 
 
-def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
-    """Subtract information that is lost, to hidden counts or to sampling; never all of it."""
+def _less(information: FloatArray, lost: FloatArray, least: float = 0.0) -> FloatArray:
+    """Subtract information that is lost, to hidden counts or to sampling; never all of it.
+
+    In no direction is less than ``least`` of it lost: what a sample takes is an estimate, and may
+    be below 0.
+    """
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost
     values, vectors = np.linalg.eigh(information)
@@ -358,7 +363,7 @@ def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     root = vectors[:, keep] * np.sqrt(values[keep])
     white = vectors[:, keep] / np.sqrt(values[keep])
     share, axes = np.linalg.eigh(white.T @ lost @ white)
-    left = (axes * (1 - np.minimum(share, _MOST_LOST))) @ axes.T
+    left = (axes * (1 - np.clip(share, least, _MOST_LOST))) @ axes.T
     return np.asarray(root @ left @ root.T)
 
 

@@ -27,7 +27,6 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -36,6 +35,7 @@ from unbin._blocks import Span, block_of_rows, segment_start, spans_of
 from unbin._typing import BinArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family
+from unbin.likelihood.calibration import calibrate, for_people
 from unbin.likelihood.counts import PublishedCounts, bins_holding, representative_values
 from unbin.likelihood.hidden import whole_counts
 from unbin.likelihood.margins import MET, Cells, Raked, tilt
@@ -159,7 +159,7 @@ class JointRaking:
     order : (n,)
         The row of X at each place.
     people : (n,)
-        Those that each row stands for.
+        Those that each row stands for, as many in a block as were published.
     codes : tuple of (n,)
         The block of each row in every table.
     counts : tuple of PublishedCounts
@@ -213,11 +213,12 @@ class JointRaking:
         """
         assert design.order is not None
         rows, known = design.in_memory(), tables.known
-        people = np.ones(len(rows)) if rows.weights is None else rows.weights
-        counted = people > 0
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        counted = weights > 0
         codes = [c[counted] for c in (block_of_rows(design.start, np.int32), *rows.others)]
         pairs = zip(tables.releases, counts, strict=True)
         met = [counts_to_meet(release, family, fitted) for release, fitted in pairs]
+        people = calibrate(weights[counted], codes, met)
         settled = None
         if known is not None and known.rows is not None:
             settled = Settled(known.rows, known.values)
@@ -225,9 +226,9 @@ class JointRaking:
             eta=design.eta(theta)[counted],
             start=segment_start(codes[0], len(tables.first)),
             order=design.order[counted],
-            people=people[counted],
+            people=people,
             codes=tuple(codes),
-            counts=tuple(map(partial(_for_people, people[counted]), codes, met)),
+            counts=tuple(map(partial(for_people, people), codes, met)),
             names=tables.names,
             blocks=tuple(release.blocks for release in tables.releases),
             family=family,
@@ -447,16 +448,6 @@ class JointRaking:
                 stacklevel=2,
             )
         return unmet
-
-
-def _for_people(people: FloatArray, codes: IntArray, counts: PublishedCounts) -> PublishedCounts:
-    """Return counts of as many people as the rows of each block stand for."""
-    here: Any = np.bincount(codes, people, len(counts.n))
-    if (here == counts.n).all():
-        return counts
-    ratio = (here / counts.n)[:, None]
-    low, high = (None if each is None else each * ratio for each in (counts.low, counts.high))
-    return replace(counts, n=here, count=counts.count * ratio, low=low, high=high)
 
 
 # -- refined bins ----------------------------------------------------------------------------------

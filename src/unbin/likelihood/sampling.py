@@ -35,7 +35,7 @@ from numba import njit
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.moments import RowModel
+from unbin.likelihood.moments import ALONE, RowModel
 from unbin.rows.rows import Rows
 
 _TILE_CELLS = 1 << 18
@@ -53,10 +53,8 @@ class Sampled:
         Of the average person: q̄, its derivatives in the parameters, and in a shift of eta.
     within : (B, L, L)
         Covariance of a person's statistics given the features, on average.
-    sampling : (B, L, L)
-        Covariance of ``mean`` that comes of the rows being a sample.
-    few : (B,)
-        What ``sampling`` was multiplied by because few rows lie around their own mean.
+    level, once, twice : (B,), (B, L), (B, L, L)
+        See :class:`unbin.likelihood.moments.SamplingVariance`.
     noise, effects : (B,)
         Variances of the noise in a count, and of the random intercept.
     used : (B, L) bool
@@ -68,8 +66,9 @@ class Sampled:
     derivative: FloatArray
     shift: FloatArray
     within: FloatArray
-    sampling: FloatArray
-    few: FloatArray
+    level: FloatArray
+    once: FloatArray
+    twice: FloatArray
     noise: FloatArray
     effects: FloatArray
     used: BoolArray
@@ -120,8 +119,8 @@ def correct(
     d = coordinates.to_free(free, slopes, cuts)
     moved = _leave_out(
         model.mean, d, model.d_eta, model.extra, people, place, blocks.n, blocks.people,
-        blocks.mean, blocks.derivative, blocks.shift, blocks.within, blocks.sampling, blocks.few,
-        blocks.noise, blocks.effects, blocks.used,
+        blocks.mean, blocks.derivative, blocks.shift, blocks.within, blocks.level, blocks.once,
+        blocks.twice, blocks.noise, blocks.effects, blocks.used,
     )  # fmt: skip
     score = ((model.mean - blocks.mean[place])[:, None, :] @ moved)[:, 0]
     d -= blocks.derivative[place]
@@ -131,7 +130,7 @@ def correct(
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _leave_out(  # type: ignore[no-untyped-def]
-    q, d, e, extra, weights, place, n, people, mean, derivative, shift, within, sampling, few,
+    q, d, e, extra, weights, place, n, people, mean, derivative, shift, within, level, once, twice,
     noise, effects, used,
 ):  # fmt: skip
     """Return f (w - 1) (W - W(-i)) of each row, (n, L, p).
@@ -142,34 +141,42 @@ def _leave_out(  # type: ignore[no-untyped-def]
     rows, size, p = d.shape
     n_bins = size - (1 if len(extra) else 0)
     moved, last = np.zeros((rows, size, p)), -1
-    given, drawn, level = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
+    given, drawn, pull = np.zeros((size, size)), np.zeros((size, size)), np.zeros(size)
     covariance, whole, weight = np.zeros((size, size)), np.zeros((size, p)), np.zeros((size, p))
     for i in range(rows):
         b, w = place[i], weights[i]
-        rest = people[b] - w
+        rest, v = people[b] - w, w * (w - 1.0)
         if w <= 1.0 or rest <= 1e-9 * people[b]:
             continue
         if b != last:
-            _fill(n[b], within[b], sampling[b], shift[b], noise[b], effects[b], n_bins, covariance)
+            _fill(
+                n[b], people[b], level[b], within[b], twice[b], shift[b], noise[b], effects[b],
+                n_bins, covariance,
+            )  # fmt: skip
             whole[:] = n[b] * derivative[b]
             _solve(covariance, used[b], whole)
             last = b
         share = w / rest  # an average without a row is a + share (a - its value)
-        more, less = (people[b] / rest) ** 2, few[b] * w * (w - 1.0) / rest**2
+        square = share * share * (level[b] - v) - (1.0 + 2.0 * share) * v
         for k in range(size):
-            level[k] = shift[b, k] + share * (shift[b, k] - e[i, k])
+            own_k = q[i, k] - mean[b, k]
+            pull[k] = shift[b, k] + share * (shift[b, k] - e[i, k])
             for j in range(k + 1):
+                own_j = q[i, j] - mean[b, j]
                 if k < n_bins:
                     own = (q[i, k] if k == j else 0.0) - q[i, k] * q[i, j]
                 else:
                     own = extra[i, j]
                 given[k, j] = within[b, k, j] + share * (within[b, k, j] - own)
-                apart = (q[i, k] - mean[b, k]) * (q[i, j] - mean[b, j])
-                drawn[k, j] = more * sampling[b, k, j] - less * apart
+                # around the mean of the others
+                apart = share * (once[b, k] * own_j + once[b, j] * own_k)
+                drawn[k, j] = twice[b, k, j] + apart + square * own_k * own_j
             for r in range(p):
                 by = derivative[b, k, r]
                 weight[k, r] = n[b] * (by + share * (by - d[i, k, r]))
-        _fill(n[b], given, drawn, level, noise[b], effects[b], n_bins, covariance)
+        _fill(
+            n[b], rest, level[b] - v, given, drawn, pull, noise[b], effects[b], n_bins, covariance
+        )
         _solve(covariance, used[b], weight)
         scale = (w - 1.0) * n[b] / people[b]
         for k in range(size):
@@ -179,12 +186,17 @@ def _leave_out(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _fill(n, within, sampling, shift, noise, effects, n_bins, out):  # type: ignore[no-untyped-def]
-    """Write the covariance of a block's statistics, its lower half, from its average person's."""
+def _fill(  # type: ignore[no-untyped-def]
+    n, people, level, within, twice, shift, noise, effects, n_bins, out
+):
+    """Write the covariance of a block's statistics, its lower half, as ``moments.finish`` does."""
+    rest = 1.0 - (level + people) / people**2
+    alone = rest <= ALONE
+    drawn = (n / people) ** 2 * (level if alone else 1.0 / rest)
     for k in range(len(out)):
         for j in range(k + 1):
-            by_effects = effects * shift[k] * shift[j]
-            out[k, j] = n * within[k, j] + n * n * (sampling[k, j] + by_effects)
+            out[k, j] = n * within[k, j] + n * n * effects * shift[k] * shift[j]
+            out[k, j] += drawn * (within[k, j] if alone else twice[k, j])
         if k < n_bins:
             out[k, k] += noise
 

@@ -568,6 +568,9 @@ class Release:
 
     def without(self, hidden: BoolArray) -> Release:
         """Return the release of the same people, nothing said of the blocks that are hidden."""
+        if hidden.all():
+            nothing = tables.no_histogram(len(self)), tables.no_order(len(self))
+            return replace(self, histogram=nothing[0], order_statistics=nothing[1], means=None)
         kept = self.select(self.blocks[~hidden])
         return replace(spread_blocks(kept, self.blocks), n=self.n)
 

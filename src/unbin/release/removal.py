@@ -41,11 +41,6 @@ def without_people(
     taken = np.bincount(blocks, people, len(release)).astype(np.int64)
     n, left, told = np.maximum(release.n - taken, 1), release.n > taken, release.has_statistics()
     where = f"{name}, " if name else ""
-    if not (left & told).any():
-        raise AlignmentError(
-            f"{name or 'table'}: the outcomes of all people that the table counts are known, got "
-            f"nobody else; leave the table out, {_AWAY}"
-        )
     said = told[blocks]
     blocks, values, people = blocks[said], values[said], people[said]
     histogram = _histogram(release, blocks, values, people, where)

@@ -55,7 +55,8 @@ def _in_parts(design: Design) -> Design:
 
 
 def _share_left(rows: Rows) -> float:
-    found = different_rows(rows) if rows.matrix.shape[1] else None
+    plain = isinstance(rows, Rows) and rows.matrix.shape[1]  # and not on a device, nor tabmat's
+    found = different_rows(rows) if plain else None
     return 1.0 if found is None else len(found[0]) / len(rows)
 
 

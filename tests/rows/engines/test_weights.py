@@ -416,9 +416,10 @@ def test_somebody_must_be_left_in_a_table(tmp_path):
     frame["w"] = 1
     _, frame["asked"], _ = asked(frame, rng)
     tables = published(frame, frame["asked"].to_numpy(), ["payer"])
-    for path in ("pandas", "files"):
-        with pytest.raises(AlignmentError, match=r"payer: the outcomes of all .* are known"):
-            fit(path, frame, tables, tmp_path, None, observed="asked")
+    with pytest.raises(AlignmentError, match=r"payer: the outcomes of all people .* are known"):
+        fit("files", frame, tables, tmp_path, None, observed="asked")
+    alone = fit("pandas", frame, tables, tmp_path, None, observed="asked")
+    assert alone.method_ == "observed"
 
 
 def test_names_are_for_columns(tmp_path):

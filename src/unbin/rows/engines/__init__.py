@@ -199,7 +199,7 @@ class InParts:
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
         scale = scale_of(
-            self.surveyed.counted,
+            self.surveyed.whole,
             fit_intercept=layout.fit_intercept,
             seed=layout.seed,
             context=context,

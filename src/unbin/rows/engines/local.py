@@ -63,6 +63,9 @@ class InMemory:
         }
         if not is_wide(X):
             several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
+            if self.blocks.known is not None:
+                everybody = self.blocks.everybody
+                several["everybody"] = np.ones(len(X)) if everybody is None else everybody
             return lay_out(X, codes, len(self.blocks.names), **several, **same)
         if self.blocks.others or self.blocks.known is not None or self.blocks.sampled:
             raise ParameterError(

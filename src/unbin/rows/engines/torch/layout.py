@@ -76,7 +76,7 @@ class OnDevice:
         """
         weights = self.blocks.weights
         scale = scale_of(
-            self._survey(weights),
+            self._survey(self.blocks.everybody),
             fit_intercept=layout.fit_intercept,
             seed=layout.seed,
             context=context,

@@ -51,11 +51,6 @@ def matching(
     rows: TorchRows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
 ) -> tuple[float, FloatArray, float]:
     """See ``objective.matching_sums``."""
-    if rows.weights is not None:
-        raise EngineError(
-            "engine 'torch': matching ranks people one by one, got rows that stand for several; "
-            "use engine='local', or method='likelihood'"
-        )
     at, n_slots = rows.theta(theta), rows.matrix.shape[0] * rows.tile
     # one more slot, for padding
     eta, residual = (

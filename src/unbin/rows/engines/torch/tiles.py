@@ -92,6 +92,7 @@ class TorchRows:
     meat_sums = joint.meat
     column_sums = joint.column_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
+    not_whole = _refused("matching ranks people one by one, got rows that stand for several")
 
     def __len__(self) -> int:
         return int(self.start[-1])
