@@ -15,7 +15,6 @@ from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import solve_with_effects
 from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import mean_error, solve_means
-from unbin.likelihood.mixed import solve_mixed
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
@@ -75,27 +74,27 @@ def fit_likelihood(
     units = units_of(release, family)
     scaled = in_units(release, units)
     problem = make_problem(design.in_units(units), scaled, family)
-    order = published_order(scaled, problem.counts)
-    if order is None and problem.means is None and not problem.counts.informative:
+    problem = replace(problem, order=published_order(scaled, problem.counts, family.domain))
+    if problem.order is None and problem.means is None and not problem.counts.informative:
         raise ReleaseError(
             "release: must distinguish people, got one bin or one value for everybody; publish "
             "more bins"
         )
     penalty = ridge_penalty(problem, alpha * units.slope**2)
     if start is None:
-        free = starting_point(problem, None if order is None else order.middle())
+        free = starting_point(problem)
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    if order is not None:
-        result = solve_mixed(problem, order, free, penalty, tol=tol, max_iter=max_iter)
-    elif problem.counts.informative:
+    if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
         result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
+        if result.status is Status.CONVERGED and not problem.coordinates.n_nuisance:
+            problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
         if not _is_final(problem, result):
             pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
             result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
@@ -119,6 +118,8 @@ def solve(
         return result
     if thinned:
         second = solve(thin(problem), free, penalty, 1e-2, max_iter).free
+    elif not problem.counts.informative:
+        second = free
     else:
         second = maximise_composite(problem, free, penalty).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
@@ -176,7 +177,8 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     """
     gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
-    if problem.counts.low is not None:  # hidden counts cannot be scored
+    # neither hidden counts nor order statistics can be scored
+    if problem.counts.low is not None or problem.order is not None:
         return bool(less)
     by_score = problem.family.free_shape or result.status is Status.COMPOSITE
     return bool(gain > 0 and (less or by_score))

@@ -35,7 +35,7 @@ def solve_means(
             problem, at, penalty, cap=step_scale(problem, at), tol=tol, max_iter=max_iter
         )
 
-    if problem.coordinates.n_nuisance == 0 or problem.means is None:
+    if problem.coordinates.n_nuisance == 0:
         return solve(free)
 
     def log_ratio(at: FloatArray) -> float:

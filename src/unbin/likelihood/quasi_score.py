@@ -30,6 +30,7 @@ from unbin._linalg import JITTER, like, namespace
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
+from unbin.likelihood.order import order_moments
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.sampling import Sampled, correct, tiles_of
 from unbin.rows.design import BlockSums
@@ -149,6 +150,8 @@ def score_sums(
     frozen : (B, L, L), optional
         Covariances to use instead of those at ``free``.
     """
+    if problem.order is not None:
+        return _with_order(problem, free, penalty)
     if problem.design.sampled and frozen is None:
         return _sampled_sums(problem, free, penalty)
     reference, used = reference_bins(problem), used_statistics(problem)
@@ -177,6 +180,53 @@ def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) 
     rest = reference_bins(problem)[blocks], used_statistics(problem)[blocks]
     sums = score_blocks(*arrays, *rest, problem.block_variance)
     return part_sums(problem, sums, said.spread, said.mean)
+
+
+# -- order statistics beside counts and means ------------------------------------------------------
+
+
+def _with_order(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+    """Add the score of the order statistics to that of what else was published.
+
+    What a block has of both is taken as independent, given its effect.
+    """
+    assert problem.order is not None
+    sums = score_sums(replace(problem, order=None), free, penalty)
+    found = order_moments(problem, free)
+    none = np.full(len(found.residual), -1)
+    variance = problem.block_variance
+    information, lost, scores, along, (misfit, df, pull, hold, hidden) = score_blocks(
+        found.covariance,
+        found.derivative,
+        found.shift,
+        found.hidden,
+        found.residual,
+        none,
+        problem.order.valid,
+        variance,
+    )
+    first = variance / (1 + variance * sums.block_hold)
+    together = replace(
+        sums,
+        block_misfit=sums.block_misfit + misfit,
+        block_df=sums.block_df + df,
+        block_pull=sums.block_pull + pull,
+        block_hold=sums.block_hold + hold,
+        block_hidden=sums.block_hidden + hidden,
+        block_along=sums.block_along + along,
+    )
+    share = variance / (1 + variance * together.block_hold)
+    # the effect of a block is allowed for once, not of each of the two
+    scores += (first * sums.block_pull)[:, None] * sums.block_along
+    scores -= (share * together.block_pull)[:, None] * together.block_along
+    information += sums.block_along.T @ (sums.block_along * first[:, None])
+    information -= together.block_along.T @ (together.block_along * share[:, None])
+    return replace(
+        together,
+        score=sums.score + scores.sum(axis=0),
+        information=_less(sums.information + information, lost),
+        block_scores=sums.block_scores + scores,
+    )
 
 
 # -- rows that are a sample ------------------------------------------------------------------------

@@ -325,13 +325,18 @@ class PublishedOrder:
     value : (B, J)
         Increasing within a block; -inf in padding.
     rank : (B, J)
-        1 is the smallest; the mean rank of equal values. 0 in padding.
+        1 is the smallest; 0 in padding. Of equal real values, which are rounded, the mean rank.
     n : (B,)
+    lowest, highest : (B, J) bool
+        Of equal integers only the first and the last are kept: whether the value is the first, and
+        the last, of its equals. The others follow from these.
     """
 
     value: FloatArray
     rank: FloatArray
     n: IntArray
+    lowest: BoolArray
+    highest: BoolArray
 
     @property
     def valid(self) -> BoolArray:
@@ -343,6 +348,21 @@ class PublishedOrder:
         """Blocks with order statistics."""
         return np.asarray(self.valid.any(axis=1))
 
+    @property
+    def single(self) -> bool:
+        """Whether no block has two of them, which would tell how far people lie apart."""
+        return bool(((self.lowest | self.highest).sum(axis=1) <= 1).all())
+
+    def take(self, blocks: slice) -> PublishedOrder:
+        """Return those of some blocks."""
+        return PublishedOrder(
+            self.value[blocks],
+            self.rank[blocks],
+            self.n[blocks],
+            self.lowest[blocks],
+            self.highest[blocks],
+        )
+
     def middle(self) -> FloatArray:
         """Return the value nearest to each block's median; NaN where there is none."""
         away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
@@ -350,7 +370,9 @@ class PublishedOrder:
         return np.where(self.known, chosen, np.nan)
 
 
-def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
+def published_order(
+    release: Release, counts: PublishedCounts, domain: Interval
+) -> PublishedOrder | None:
     """Lay out the order statistics that the counts do not imply already; None without any."""
     order, n = release.order_statistics, release.n
     told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
@@ -360,11 +382,23 @@ def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder
     block = np.repeat(np.arange(len(n)), np.diff(order.start))[used]
     value, rank = order.value[used], order.rank[used].astype(float)
     new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
-    group = np.cumsum(new) - 1
-    rank = np.bincount(group, rank) / np.bincount(group)
-    block, value = block[new], value[new]
+    last = np.append(new[1:], True)
+    if domain.integer:
+        keep = new | last
+    else:
+        group = np.cumsum(new) - 1
+        rank = (np.bincount(group, rank) / np.bincount(group))[group]
+        keep, last = new, new
+    block, value, rank, new, last = (each[keep] for each in (block, value, rank, new, last))
     place = np.arange(len(block)) - np.searchsorted(block, block)
-    width = int(place.max()) + 1
-    values, ranks = np.full((len(n), width), -np.inf), np.zeros((len(n), width))
-    values[block, place], ranks[block, place] = value, rank
-    return PublishedOrder(values, ranks, n)
+    shape = len(n), int(place.max()) + 1
+    laid_out = PublishedOrder(
+        np.full(shape, -np.inf),
+        np.zeros(shape),
+        n,
+        np.zeros(shape, dtype=bool),
+        np.zeros(shape, dtype=bool),
+    )
+    laid_out.value[block, place], laid_out.rank[block, place] = value, rank
+    laid_out.lowest[block, place], laid_out.highest[block, place] = new, last
+    return laid_out
