@@ -33,10 +33,10 @@ from unbin._watching import Status
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import ScoreSums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
-from unbin.likelihood.start import step_scale
+from unbin.likelihood.start import starting_point, step_scale
 
 _LEVEL = 0.05
-_ROUNDS = 3
+_ROUNDS = 4
 _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share."""
 _LEAST_NOISE = 0.05
@@ -118,6 +118,15 @@ def effects_misfit(sums: ScoreSums, variance: float) -> FloatArray:
     return np.asarray(share * sums.block_pull**2)
 
 
+def effects_df(sums: ScoreSums, variance: float) -> FloatArray:
+    """Return the expectation of each block's misfit less that part, (B,).
+
+    What is hidden of the pull counts less where effects of this variance are allowed for.
+    """
+    share = variance / (1 + variance * sums.block_hold)
+    return np.asarray(sums.block_df + share * sums.block_hidden)
+
+
 def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:
     """Return the block effect of the average person: best linear predictors, weighted by people.
 
@@ -141,6 +150,10 @@ def solve_with_effects(
         again = solve_quasi_score(
             changed, result.free, penalty, cap=cap, tol=tol, max_iter=max_iter
         )
+        if not (again.status.converged or again.status is Status.INTERRUPTED):
+            # a root that took effects for slopes may lie far from the one with effects
+            start, cap = starting_point(changed), 0.25 * cap
+            again = solve_quasi_score(changed, start, penalty, cap=cap, tol=tol, max_iter=max_iter)
         if again.status is Status.INTERRUPTED:
             return problem, replace(result, status=Status.INTERRUPTED)
         if not again.status.converged:

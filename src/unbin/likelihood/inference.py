@@ -23,9 +23,9 @@ from unbin._watching import Status
 from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.effects import average_effect, effects_misfit
+from unbin.likelihood.effects import average_effect, effects_df, effects_misfit
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import log_score
+from unbin.likelihood.quasi_score import log_score, misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
 from unbin.release import Release
 from unbin.release.units import out_of_units
@@ -165,16 +165,20 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums = result.free, result.sums
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
-    df = float(sums.block_df.sum() - alive.sum())
-    misfit = float(sums.block_misfit.sum())
-    left = misfit - float(effects_misfit(sums, problem.block_variance).sum())
+    block_misfit, block_df = misfit_without_effects(problem, free, sums)
+    df = float(block_df.sum() - alive.sum())
+    misfit = float(block_misfit.sum())
+    left = float((sums.block_misfit - effects_misfit(sums, problem.block_variance)).sum())
+    expected = float(effects_df(sums, problem.block_variance).sum() - alive.sum())
     average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
         found = composite_sums(problem, free, penalty)
         information, scores = found.information, found.block_scores
     meat = information if sums.sampled is None else information + sums.sampled
-    cov = covariance(information, penalty, scores, ratio=left / df if df > 0 else 1.0, meat=meat)
+    cov = covariance(
+        information, penalty, scores, ratio=left / expected if expected > 0 else 1.0, meat=meat
+    )
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
@@ -187,8 +191,8 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
         model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
         misfit=misfit,
         df=df,
-        block_misfit=sums.block_misfit,
-        block_df=sums.block_df,
+        block_misfit=block_misfit,
+        block_df=block_df,
         log_score=log_score(problem, sums),
         status=result.status,
         n_iter=result.n_iter,

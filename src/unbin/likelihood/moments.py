@@ -31,6 +31,9 @@ from unbin.rows.rows import Rows, kernel
 _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
 
+EFFECT_NODES = 5
+"""Quadrature points of a random intercept."""
+
 if TYPE_CHECKING:
     from unbin.likelihood.problem import Problem
 
@@ -103,7 +106,7 @@ class Law:
     upper: FloatArray
     unit: float | None
     block_variance: float
-    nodes: int = 2
+    nodes: int = EFFECT_NODES
 
     @classmethod
     def of(cls, problem: Problem) -> Law:
@@ -126,8 +129,6 @@ class Law:
         """Return the mean over the quadrature points, of arrays or of tensors."""
         if len(values) == 1:
             return values[0]
-        if len(values) == 2:
-            return 0.5 * (values[0] + values[1])
         _, weights = effect_points(1.0, self.nodes)
         return sum(weight * each for weight, each in zip(weights, values, strict=True))
 
@@ -199,14 +200,9 @@ def edges_of(
 
 
 def effect_points(sd: float, nodes: int) -> tuple[list[float], list[float]]:
-    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread.
-
-    Two points lie at ± one standard deviation, and are exact to the third order in the intercept.
-    """
+    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread."""
     if sd == 0:
         return [0.0], [1.0]
-    if nodes == 2:
-        return [sd, -sd], [0.5, 0.5]
     at, weight = np.polynomial.hermite_e.hermegauss(nodes)
     return (sd * at).tolist(), (weight / weight.sum()).tolist()
 

@@ -109,9 +109,7 @@ def order_moments(problem: Problem, free: FloatArray) -> OrderMoments:
         slopes[:, :, slopes.shape[2] - problem.coordinates.n_row_nuisance :] = 0.0
     derivative, shift = problem.coordinates.to_free(free, slopes), slopes[:, :, 0]
     if not problem.family.domain.integer:
-        return OrderMoments(
-            covariance, derivative, shift, shift * low, np.zeros((*low.shape, 0))
-        )
+        return OrderMoments(covariance, derivative, shift, shift * low, np.zeros((*low.shape, 0)))
     variance = problem.block_variance
     low, high = low / np.sqrt(spread[:, 0] + variance), high / np.sqrt(spread[:, 1] + variance)
     effects = variance * shift[:, :, None] * shift[:, None, :]

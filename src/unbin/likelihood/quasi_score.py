@@ -136,8 +136,6 @@ def score_sums(
     problem: Problem,
     free: FloatArray,
     penalty: FloatArray,
-    *,
-    frozen: FloatArray | None = None,
 ) -> ScoreSums:
     """Return the quasi-score and its information in one pass over the rows.
 
@@ -147,12 +145,10 @@ def score_sums(
     free : (p,)
     penalty : (p,)
         Ridge weight of each free parameter, times the number of people.
-    frozen : (B, L, L), optional
-        Covariances to use instead of those at ``free``.
     """
     if problem.order is not None:
         return _with_order(problem, free, penalty)
-    if problem.design.sampled and frozen is None:
+    if problem.design.sampled:
         return _sampled_sums(problem, free, penalty)
     reference, used = reference_bins(problem), used_statistics(problem)
 
@@ -160,17 +156,15 @@ def score_sums(
         return evidence(problem, finish(problem, free, blocks, sums, True))
 
     def weigh(part: BlockMoments) -> PartSums:
-        if frozen is not None:
-            part.covariance[:] = frozen[part.blocks]
         return weigh_blocks(problem, evidence(problem, part), part.blocks)
 
-    if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
+    if problem.design.scores_blocks and problem.counts.low is None:
         scored = problem.design.parts.stream(
             score_rows, Law.of(problem), free, whole, reference, used
         )
         parts = [part_sums(problem, *found) for found in scored]
     else:
-        parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
+        parts = list(map_moments(problem, free, weigh))
     return summed(parts, penalty * free)
 
 
@@ -182,6 +176,28 @@ def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) 
     return part_sums(problem, sums, said.spread, said.mean)
 
 
+def misfit_without_effects(
+    problem: Problem, free: FloatArray, sums: ScoreSums
+) -> tuple[FloatArray, FloatArray]:
+    """Return the misfit of each block and its expectation, both as if there were no block effects.
+
+    Those of ``sums`` unless something is hidden: what it is expected to be depends on the effects.
+    """
+    interval = problem.order is not None and problem.family.domain.integer
+    if problem.block_variance == 0 or not (interval or problem.counts.low is not None):
+        return sums.block_misfit, sums.block_df
+    plain = replace(problem, block_variance=0.0)
+
+    def weigh(part: BlockMoments) -> PartSums:
+        return weigh_blocks(plain, evidence(plain, part), part.blocks)
+
+    found = summed(list(map_moments(problem, free, weigh)), np.zeros(len(free)))
+    if problem.order is None:
+        return found.block_misfit, found.block_df
+    *_, (misfit, df, _, _, _) = _order_sums(plain, free)
+    return found.block_misfit + misfit, found.block_df + df
+
+
 # -- order statistics beside counts and means ------------------------------------------------------
 
 
@@ -190,21 +206,9 @@ def _with_order(problem: Problem, free: FloatArray, penalty: FloatArray) -> Scor
 
     What a block has of both is taken as independent, given its effect.
     """
-    assert problem.order is not None
-    sums = score_sums(replace(problem, order=None), free, penalty)
-    found = order_moments(problem, free)
-    none = np.full(len(found.residual), -1)
-    variance = problem.block_variance
-    information, lost, scores, along, (misfit, df, pull, hold, hidden) = score_blocks(
-        found.covariance,
-        found.derivative,
-        found.shift,
-        found.hidden,
-        found.residual,
-        none,
-        problem.order.valid,
-        variance,
-    )
+    sums, variance = score_sums(replace(problem, order=None), free, penalty), problem.block_variance
+    information, lost, scores, along, each = _order_sums(problem, free)
+    misfit, df, pull, hold, hidden = each
     first = variance / (1 + variance * sums.block_hold)
     together = replace(
         sums,
@@ -227,6 +231,17 @@ def _with_order(problem: Problem, free: FloatArray, penalty: FloatArray) -> Scor
         information=_less(sums.information + information, lost),
         block_scores=sums.block_scores + scores,
     )
+
+
+def _order_sums(problem: Problem, free: FloatArray) -> tuple[FloatArray, ...]:
+    """Return what ``score_blocks`` does, of the order statistics."""
+    assert problem.order is not None
+    found, nothing = order_moments(problem, free), np.full(len(problem.order.n), -1)
+    moments = found.covariance, found.derivative, found.shift, found.hidden, found.residual
+    sums: tuple[FloatArray, ...] = score_blocks(
+        *moments, nothing, problem.order.valid, problem.block_variance
+    )
+    return sums
 
 
 # -- rows that are a sample ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ no start and no pass over people.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -157,8 +157,11 @@ def _reach(eta: FloatArray) -> float:
 def problem_targets(problem: Problem) -> BlockTargets:
     """Read each block's mean and variance off all that was published of it."""
     means = None if problem.means is None else problem.means.mean
-    middle = None if problem.order is None else problem.order.middle()
-    return block_targets(problem.counts, means, middle)
+    if problem.order is None:
+        return block_targets(problem.counts, means)
+    targets = block_targets(problem.counts, means, problem.order.middle())
+    known = np.isfinite(targets.variance)
+    return replace(targets, variance=np.where(known, targets.variance, problem.order.variance()))
 
 
 def starting_point(problem: Problem) -> FloatArray:

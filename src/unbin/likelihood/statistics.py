@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from unbin._blocks import first_rows, last_rows
 from unbin._typing import BoolArray, FloatArray, IntArray
@@ -368,6 +369,16 @@ class PublishedOrder:
         away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
         chosen = self.value[np.arange(len(self.n)), away.argmin(axis=1)]
         return np.where(self.known, chosen, np.nan)
+
+    def variance(self) -> FloatArray:
+        """Return the variance of normal values as far apart as the outermost; NaN without two."""
+        share = np.where(self.valid, self.rank - 0.5, 0.5) / self.n[:, None]
+        at = ndtri(np.clip(share, 1e-6, 1 - 1e-6))
+        block, last = np.arange(len(self.n)), np.maximum(self.valid.sum(axis=1) - 1, 0)
+        apart = at[block, last] - at[:, 0]
+        told = apart > 0
+        width = np.where(told, self.value[block, last], 0.0) - np.where(told, self.value[:, 0], 0.0)
+        return np.where(told, (width / np.where(told, apart, 1.0)) ** 2, np.nan)
 
 
 def published_order(
