@@ -91,7 +91,7 @@ class Status(Enum):
         "The features determine almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
-    ORDER = "The likelihood of the published order statistics was maximised."
+    ORDER = "The quasi-score of the published order statistics was solved."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."

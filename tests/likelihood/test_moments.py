@@ -10,8 +10,9 @@ from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.moments import accumulate, block_moments
 from unbin.likelihood.problem import PublishedMeans, make_problem, ridge_penalty
-from unbin.likelihood.quasi_score import score_blocks, score_sums
+from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import starting_point
+from unbin.likelihood.weighing import score_blocks
 from unbin.release import Release
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out

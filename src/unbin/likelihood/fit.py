@@ -12,9 +12,9 @@ from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
-from unbin.likelihood.effects import solve_with_effects
+from unbin.likelihood.effects import separate_variance, solve_with_effects
 from unbin.likelihood.inference import LikelihoodFit, infer
-from unbin.likelihood.means import mean_error, solve_means
+from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
@@ -92,14 +92,30 @@ def fit_likelihood(
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
     else:
-        result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
-        if result.status is Status.CONVERGED and not problem.coordinates.n_nuisance:
-            problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
-        if not _is_final(problem, result):
-            pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
-            result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
+        problem, result = _solve_levels(problem, free, penalty, tol, max_iter)
+    if problem.order is not None and result.status is Status.CONVERGED:
+        result = replace(result, status=Status.ORDER)
     found = infer(problem, result, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
+
+
+def _solve_levels(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> tuple[Problem, ScoringResult]:
+    """Solve where all that was published says where blocks lie: means, or a median of each."""
+    result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
+    if not _is_final(problem, result):
+        pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+        return problem, min(result, pooled, key=lambda each: level_error(problem, each.sums))
+    if result.status is Status.CONVERGED and not problem.coordinates.n_nuisance:
+        return solve_with_effects(problem, result, penalty, tol, max_iter)
+    variance = separate_variance(result.sums)
+    if result.status is Status.CONVERGED and variance > 0:
+        changed = replace(problem, block_variance=variance)
+        again = solve_means(changed, result.free, penalty, tol=tol, max_iter=max_iter)
+        if again.status is Status.CONVERGED:
+            return changed, replace(again, n_iter=result.n_iter + again.n_iter)
+    return problem, result
 
 
 def solve(

@@ -24,8 +24,9 @@ from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_df, effects_misfit
+from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import log_score, misfit_without_effects
+from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
 from unbin.release import Release
 from unbin.release.units import out_of_units
@@ -182,7 +183,9 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
-    n_bins = problem.counts.n_bins
+    n_bins, mean = problem.counts.n_bins, sums.mean
+    if problem.effects is not None:  # what is expected without looking at the blocks themselves
+        mean = expected_statistics(replace(problem, effects=None), free)
     return LikelihoodFit(
         theta=theta,
         nuisance=nuisance,
@@ -193,12 +196,12 @@ def infer(problem: Problem, result: ScoringResult, penalty: FloatArray) -> Likel
         df=df,
         block_misfit=block_misfit,
         block_df=block_df,
-        log_score=log_score(problem, sums),
+        log_score=problem.counts.log_score(mean[:, :n_bins]),
         status=result.status,
         n_iter=result.n_iter,
         path=result.path,
         counts=problem.counts,
-        expected=sums.mean[:, :n_bins],
+        expected=mean[:, :n_bins],
         block_sd=float(np.sqrt(problem.block_variance)),
         block_average=average,
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),

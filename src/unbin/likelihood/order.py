@@ -14,8 +14,8 @@ numbers of people at or below,
     z ~ N(0, (S_jk / (e_j e_k)) + τ²),
 
 whatever the size of the effect. All of it is taken at eta + z_j, where the value is the expected
-one, so that weights do not depend on where it happens to lie. In the units of counts, r_j = e_j z_j,
-that is the quasi-score of residuals r with covariance S + τ² e eᵀ and derivative ∂G/∂(parameters).
+one, so that weights do not depend on where it happens to lie. In the units of counts that is the
+quasi-score of residuals r_j = e_j z_j with covariance S + τ² e eᵀ and derivative ∂G/∂(parameters).
 
 An integer is the value of rank t if z lies between the moves at which s - 1 and s would be, an
 interval. The score is then that of the expectation of z given all intervals of the block, and the

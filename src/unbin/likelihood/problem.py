@@ -13,6 +13,7 @@ from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets
+from unbin.likelihood.moments import Effects
 from unbin.likelihood.statistics import PublishedOrder, looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows
@@ -53,6 +54,8 @@ class Problem:
         where weights are not whole or rows are a sample.
     block_variance : float
         Variance of the random block intercept (see :mod:`unbin.likelihood.effects`).
+    effects : Effects or None
+        What is known of the effect of each block, around which its statistics are expanded.
     cuts : (K - 1,) or None
         Of a family with thresholds, which of them ends each bin but the last; None where they are
         all, in order. A table may have some of the edges that its neighbours have.
@@ -71,6 +74,7 @@ class Problem:
     noise_sd: float
     factor: FloatArray | None = None
     block_variance: float = 0.0
+    effects: Effects | None = None
     cuts: IntArray | None = None
     order: PublishedOrder | None = None
     shared: FloatArray | None = None
