@@ -1,9 +1,12 @@
 """The random block intercept: effects shared by the people of a block, as prices of a county are.
 
 An effect u_b on eta with variance τ² adds τ² e_b e_bᵀ to the covariance of the block's statistics
-(see :mod:`unbin.likelihood.quasi_score`), and expected statistics are averages over it. With
-a_b = e_bᵀ S_b⁻¹ (c_b - m_b), whose variance is h_b + τ² h_b² for h_b = e_bᵀ S_b⁻¹ e_b, the variance
-τ² solves
+(see :mod:`unbin.likelihood.quasi_score`). Statistics are not linear in it, so they are expanded
+around what is known of it given the table, mean û_b and variance v_b = τ² / (1 + τ² h_b): with m̄_b
+the expected statistics averaged over N(û_b, v_b), and e_b their derivative, the residual is
+c_b - m̄_b + e_b û_b. In small blocks that is the average over all effects, in large ones the block
+at its own effect. With a_b = e_bᵀ S_b⁻¹ r_b, whose variance is h_b + τ² h_b² for
+h_b = e_bᵀ S_b⁻¹ e_b, the variance τ² solves
 
     Σ_b a_b² / (h_b + τ² h_b²) = B - p,
 
@@ -15,6 +18,12 @@ the standard errors right even with few blocks.
 
 References
 ----------
+Breslow, N. E. and Clayton, D. G. (1993). Approximate inference in generalized linear mixed models.
+*Journal of the American Statistical Association*, 88, 9-25.
+
+García-Fernández, Á. F., Svensson, L., Morelande, M. R. and Särkkä, S. (2015). Posterior
+linearization filter. *IEEE Transactions on Signal Processing*, 63, 5561-5573.
+
 Paule, R. C. and Mandel, J. (1982). Consensus values and weighting factors. *Journal of Research of
 the National Bureau of Standards*, 87, 377-385.
 """

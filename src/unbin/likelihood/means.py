@@ -2,7 +2,8 @@
 
 E mean_b = mean_i mean(x_i) for any link, and Var mean_b = Σ_i Var y_i / n_b². The means identify
 the coefficients, not the dispersion: that is set, by the method of moments, so that the misfit
-equals its expectation.
+equals its expectation. So do single order statistics, a median of each block. Effects of blocks
+are told from noise by the sizes of blocks only (see :mod:`unbin.likelihood.effects`).
 """
 
 from __future__ import annotations
