@@ -4,10 +4,10 @@
 
 Blocks of 40 or 100 people, three features of which a fifth of the variance lies between blocks,
 slopes (0.5, -0.3, 0.2). "effects" is the standard deviation of a normal effect of every block on
-the linear predictor. "cover" is the share of 95 % intervals that hold the truth, "misfit" the median
-Q/df (effects are not allowed for in it), "reported" and "real" the efficiency without effects: the
-variance of the GLM fitted to individual targets over that which the fit reports, and over that of
-its estimates.
+the linear predictor. "cover" is the share of 95 % intervals that hold the truth, "misfit" the
+median Q/df (effects are not allowed for in it), "reported" and "real" the efficiency without
+effects: the variance of the GLM fitted to individual targets over that which the fit reports, and
+over that of its estimates.
 """
 
 from __future__ import annotations

@@ -155,24 +155,29 @@ def average_effect(sums: ScoreSums, variance: float, people: IntArray) -> float:
 def solve_with_effects(
     problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
 ) -> tuple[Problem, ScoringResult]:
-    """Solve again with block effects where they show; else return what was given."""
+    """Solve again with block effects where they show; else return what was given.
+
+    Rounds on the way need not end at a root, the last must: without it the fit without effects is
+    given, which claims more than it knows and is called not converged.
+    """
+    found, reached = problem, result
     for _ in range(_ROUNDS):
-        unpenalised = result.sums.block_scores.sum(axis=0)
-        variance = block_variance(result.sums, unpenalised, problem.n_fitted)
-        changed, passes = _expanded(problem, variance, result.free, penalty)
-        if _settled(problem, changed):
+        unpenalised = reached.sums.block_scores.sum(axis=0)
+        variance = block_variance(reached.sums, unpenalised, problem.n_fitted)
+        changed, passes = _expanded(found, variance, reached.free, penalty)
+        if _settled(found, changed) and reached.status.converged:
             break
-        cap = step_scale(changed, result.free)
+        cap = step_scale(changed, reached.free)
         again = solve_quasi_score(
-            changed, result.free, penalty, cap=cap, tol=tol, max_iter=max_iter
+            changed, reached.free, penalty, cap=cap, tol=tol, max_iter=max_iter
         )
+        n_iter = reached.n_iter + passes + again.n_iter
+        found, reached = changed, replace(again, n_iter=n_iter)
         if again.status is Status.INTERRUPTED:
             return problem, replace(result, status=Status.INTERRUPTED)
-        if not again.status.converged:
-            break
-        n_iter = result.n_iter + passes + again.n_iter
-        problem, result = changed, replace(again, n_iter=n_iter)
-    return problem, result
+    if reached.status.converged:
+        return found, reached
+    return problem, replace(result, status=Status.NOT_CONVERGED, n_iter=reached.n_iter)
 
 
 def _expanded(

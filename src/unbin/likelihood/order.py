@@ -144,8 +144,7 @@ def order_part(
     eta = rows.eta(theta)
     if family.domain.integer:
         values = (order.value - 1, order.value)
-        low, high = family.domain.low, family.domain.high
-        sides = (order.lowest & (values[0] >= low), order.highest & (values[1] < high))
+        sides = (order.lowest, order.highest)
     else:
         values, sides = (order.value,), (order.valid,)
     code = np.repeat(np.arange(len(first)), np.diff(rows.start))
@@ -160,13 +159,10 @@ def order_part(
         for name in ("below", "d_eta")
     )
     d_nuisance = sum(part[code] * end.d_nuisance for part, end in zip(share, ends, strict=True))
-    low, high = (
-        np.where(side, end.move, far)
-        for side, end, far in ((sides[0], ends[0], -np.inf), (sides[-1], ends[-1], np.inf))
-    )
+    far = np.inf if family.domain.integer else 0.0
     return (
-        low,
-        high,
+        np.where(sides[0], ends[0].move, -far),
+        np.where(sides[-1], ends[-1].move, far),
         _slopes(rows, people, d_eta, d_nuisance),
         _covariance(below, people, first),
         np.stack([_spread(end, people, first) for end in ends], axis=1),

@@ -329,8 +329,9 @@ class PublishedOrder:
         1 is the smallest; 0 in padding. Of equal real values, which are rounded, the mean rank.
     n : (B,)
     lowest, highest : (B, J) bool
-        Of equal integers only the first and the last are kept: whether the value is the first, and
-        the last, of its equals. The others follow from these.
+        Whether the value bounds where the block lies from below, and from above. Of equal integers
+        the first does and the last does, an end of the domain does not; what neither does is left
+        out.
     """
 
     value: FloatArray
@@ -395,6 +396,7 @@ def published_order(
     new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
     last = np.append(new[1:], True)
     if domain.integer:
+        new, last = new & (value > domain.low), last & (value < domain.high)
         keep = new | last
     else:
         group = np.cumsum(new) - 1
