@@ -105,6 +105,7 @@ def test_a_ridge_is_not_taken_for_effects():
     assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
 
 
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
     people = simulate(2000, 3, 40, random_state=0)
     target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)

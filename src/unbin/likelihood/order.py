@@ -143,10 +143,10 @@ def order_part(
     people = people * np.repeat(order.n / np.add.reduceat(people, first), np.diff(rows.start))
     eta = rows.eta(theta)
     if family.domain.integer:
-        values = (order.value - 1, order.value)
-        sides = (order.lowest, order.highest)
+        values = [order.value - 1, order.value]
+        sides = [order.lowest, order.highest]
     else:
-        values, sides = (order.value,), (order.valid,)
+        values, sides = [order.value], [order.valid]
     code = np.repeat(np.arange(len(first)), np.diff(rows.start))
     ends = [
         _cross(family, eta, value, side, order, nuisance, people, first)
