@@ -7,7 +7,10 @@ import csv
 import os
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -16,11 +19,13 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 import unbin
+from unbin._checks import available_threads
 from unbin.exceptions import IdentificationWarning
 from unbin.families import BregmanFamily, get_family
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parent / "figures"
+Found = TypeVar("Found")
 
 
 def runs_from_command_line(doc: str, default: int) -> int:
@@ -31,6 +36,13 @@ def runs_from_command_line(doc: str, default: int) -> int:
     )
     parser.add_argument("--runs", type=int, default=default, help=f"full number: {default}")
     return parser.parse_args().runs
+
+
+def over_seeds(function: Callable[[int], Found], runs: int) -> list[Found]:
+    """Return a function of the seeds 0, 1, …, on all cores; in the order of the seeds."""
+    one_thread = partial(threadpool_limits, limits=1)
+    with ProcessPoolExecutor(available_threads(), initializer=one_thread) as pool:
+        return list(pool.map(function, range(runs), chunksize=max(runs // 64, 1)))
 
 
 def block_names(codes: np.ndarray) -> np.ndarray:

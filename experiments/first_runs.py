@@ -31,6 +31,7 @@ import figures2_3
 import identification
 import intervals
 import nonlinear
+import observed
 import permutation
 import randhie
 import real
@@ -39,6 +40,7 @@ import several_tables_coverage
 import slopes
 import sparcs
 import suppression
+import survey_weights
 import synpuf
 import unbin
 
@@ -89,6 +91,22 @@ def _permutation() -> list[float]:
 def _several_tables_coverage() -> list[float]:
     scenes = ("three tables", "suppressed 1 to 10", "ordinal")
     found = [several_tables_coverage.one_run(scene, True, 0) for scene in scenes]
+    return [float(x) for run in found for x in (*run.error, *run.se)]
+
+
+def _survey_weights() -> list[float]:
+    scenes = (
+        survey_weights.Scene(),
+        survey_weights.Scene("poisson", unequal=True),
+        survey_weights.Scene("gaussian", several=True, unequal=True, effects=True),
+    )
+    found = [survey_weights.one_run(scene, "survey", 0) for scene in scenes]
+    return [float(x) for run in found for x in (*run.error, *run.se)]
+
+
+def _observed() -> list[float]:
+    scenes = (observed.Scene(effects=True), observed.Scene("ordinal"))
+    found = [run for scene in scenes for run in observed.one_run(scene, 0, (0, 200)).values()]
     return [float(x) for run in found for x in (*run.error, *run.se)]
 
 
@@ -195,6 +213,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "identification": _identification,
     "intervals": _intervals,
     "nonlinear": _nonlinear,
+    "observed": _observed,
     "permutation": _permutation,
     "randhie": _randhie,
     "randhie_selection": _randhie_selection,
@@ -204,6 +223,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "several_tables_coverage": _several_tables_coverage,
     "slopes": _slopes,
     "suppression": _suppression,
+    "survey_weights": _survey_weights,
 }
 """By the name of the stored file."""
 FIRST_OF_REAL: dict[str, Callable[[str], list[float]]] = {

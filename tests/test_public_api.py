@@ -20,6 +20,7 @@ PUBLIC = [
     "exceptions",
     "join",
     "load",
+    "observed",
     "permutation_test",
     "plots",
     "read_release",

@@ -109,7 +109,7 @@ def test_best_iterate_is_kept_where_the_objective_wobbles():
     )
     assert found.value == min(found.path[1:]) == found.path[2]
     assert len(found.path) == 6  # three steps in vain after the best
-    np.testing.assert_array_equal(found.z, nearest.impute(good))
+    np.testing.assert_array_equal(found.z, nearest.impute(good)[0])
     assert found.status is Status.SETTLED
 
 
@@ -393,3 +393,64 @@ def test_a_learner_that_memorises_stays_where_it_began_without_folds():
     with pytest.warns(ConvergenceWarning):
         start.fit(people.X, target)
     np.testing.assert_array_equal(model.impute(), start.impute())
+
+
+# -- rows that stand for several people ------------------------------------------------------------
+
+
+def weighed(seed=0):
+    people, _ = problem(n=300, n_blocks=12, seed=seed)
+    weights = np.random.default_rng(seed).integers(1, 5, 300)
+    row = np.repeat(np.arange(300), weights)
+    ids = np.asarray(people.blocks).astype(str)
+    y = people.y[row] + 0.1 * np.random.default_rng(1).normal(size=len(row))
+    release = unbin.aggregate(y, ids[row], 5)
+    return people.X, release.align(ids, weights=weights), row, release.align(ids[row])
+
+
+@pytest.mark.parametrize("cv", [None, 3])
+@pytest.mark.parametrize("init", ["block-means", "splines"])
+def test_weighted_rows_are_learned_as_repeated_rows(cv, init):
+    X, target, row, repeated = weighed()
+    model = AggregatedRegressor(LinearRegression(), cv=cv, init=init, random_state=0)
+    ours, theirs = clone(model).fit(X, target), clone(model).fit(X[row], repeated)
+    np.testing.assert_allclose(ours.objective_path_, theirs.objective_path_, rtol=1e-10)
+    np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-8, atol=1e-9)
+    mean = np.bincount(row, theirs.impute()) / np.bincount(row)
+    np.testing.assert_allclose(ours.impute(), mean, rtol=1e-8, atol=1e-9)
+    score = theirs.score(X[row], repeated)
+    assert ours.score(X, target) == pytest.approx(score, rel=1e-9)
+    assert ours.n_people_ == len(row)
+
+
+def test_missing_values_are_filled_by_people():
+    X, target, row, repeated = weighed()
+    X = X.copy()
+    X[::7, 0] = np.nan
+    model = boosted(cv=None)
+    ours, theirs = clone(model).fit(X, target), clone(model).fit(X[row], repeated)
+    assert ours.objective_path_[0] == pytest.approx(theirs.objective_path_[0], rel=1e-10)
+
+
+def test_a_learner_that_cannot_be_told_of_weights_is_named():
+    X, target, _, _ = weighed()
+    with pytest.raises(ParameterError, match=r"must take sample_weight .* got KNeighborsRegressor"):
+        AggregatedRegressor(KNeighborsRegressor()).fit(X, target)
+
+
+def test_weights_that_cannot_be_ranked_are_refused():
+    X, target, _, _ = weighed()
+    ids, half = target.blocks, np.full(len(X), 1.5)
+    size = np.unique(ids, return_counts=True)[1]
+    y = np.zeros(int(np.floor(1.5 * size + 0.5).sum()))
+    people = np.repeat(np.unique(ids), np.floor(1.5 * size + 0.5).astype(int))
+    release = unbin.aggregate(np.arange(len(y)) % 3.0, people, 3)
+    with pytest.raises(ParameterError, match=r"a whole number of them, got 1\.5"):
+        linear().fit(X, release.align(ids, weights=half))
+
+
+def test_known_outcomes_are_refused():
+    people, target = problem(n=300, n_blocks=12)
+    known = unbin.observed(np.where(np.arange(300) < 5, people.y, np.nan))
+    with pytest.raises(ParameterError, match="y: matching takes a table alone"):
+        linear().fit(people.X, unbin.join(target, known))

@@ -17,6 +17,9 @@ from unbin.exceptions import AggregatedTargetError, SplitBlockError
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.SkipTestWarning")
+@pytest.mark.filterwarnings(
+    "ignore::unbin.exceptions.IdentificationWarning"
+)  # more columns than rows
 @pytest.mark.parametrize("params", [{}, {"solver": "alternating"}, {"fit_intercept": False}])
 def test_check_estimator(params):
     results = check_estimator(unbin.AggregatedGLM(**params), on_fail=None, on_skip=None)

@@ -60,7 +60,8 @@ def test_the_split_is_the_best_of_all(seed, name):
     if bounds.count_low is None:
         return
     key = np.arange(len(y), dtype=np.uint64)
-    z = impute(mean, best_split(mean, bounds, family, eta, key), eta=eta, key=key)
+    order = np.lexsort((key, eta, target.codes))
+    z = impute(mean, best_split(mean, bounds, family, eta, order), eta=eta, key=key)
     found = family.divergence_at(z, eta, mean).sum()
     best = 0.0
     for b in range(n_blocks):

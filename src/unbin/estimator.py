@@ -24,7 +24,7 @@ from unbin._checks import (
     value_or_auto,
 )
 from unbin._frames import as_floats, is_wide, refuse_masked
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, get_family
 from unbin.fitting.inputs import (
@@ -33,11 +33,14 @@ from unbin.fitting.inputs import (
     check_init,
     check_observed,
     check_rows,
+    check_sample_weight,
     context_blocks,
     feature_names,
     new_offset,
     note_columns,
+    refuse_sample_weight,
     tables_of,
+    those_known,
     warn_of,
 )
 from unbin.fitting.methods import METHODS
@@ -168,6 +171,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     published_ : Published, None or list of p
         Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
         several tables, those of the first; ``tables_`` has them all.
+    n_people_, n_blocks_, n_observed_ : int
+        People that the tables count, their blocks, and people beside them whose outcome is known.
     tables_ : tuple of TableFit, or list of p
         What a fit to several tables of the same people says of each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
@@ -306,6 +311,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             See ``Release.align``.
         observed : str, optional
             The column of outcomes that are known, missing where nobody knows; see ``observed``.
+            Beside a Dask array a Dask array. Those who have one are held in memory: they are few.
+            People without a block id are then outside the table.
         disjoint : bool
             The tables do not count the outcomes that are known.
         sample_weight : (n,), optional
@@ -386,7 +393,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         ----------
         kind : {"mean", "draw"}
             "mean" is the best guess of each target: the z of matching, or the raked mean of
-            likelihood. "draw" draws values for multiple imputation (likelihood only).
+            likelihood; of a row that stands for several people, the mean of theirs. "draw" draws
+            values for multiple imputation (likelihood only), of rows that are one person each.
+            Outcomes that are known are returned as they are.
         size : int, optional
             Number of draws; without it one, of shape (n,).
         random_state : int, optional
@@ -423,19 +432,24 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         *,
         blocks: ArrayLike | None = None,
         offset: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> float:
         """Return how well the model explains a target; larger is better.
 
         For an aggregated target: the mean predictive log score of the published counts per person
         (likelihood), comparable across families; minus the mean divergence between predictions
         and the nearest targets that satisfy the release (matching). For observed targets: D², the
-        share of the divergence from the mean that is explained (R² for the gaussian family).
-        A model that was fitted with an offset needs it here too, 0 for none.
+        share of the divergence from the mean that is explained (R² for the gaussian family), rows
+        counted ``sample_weight`` times. Of tables joined to outcomes that are known the tables are
+        scored, which are of the others. A model that was fitted with an offset needs it here too, 0
+        for none.
         """
         X = self._check_rows(X)
         fit = self._only_fit("score")
-        targets = as_targets(y)
+        targets, weights = as_targets(y), None
+        rows: IntArray | slice = slice(None)
         if targets is not None:
+            refuse_sample_weight(sample_weight)
             if len(targets) != 1:
                 raise ParameterError("score: takes one target, got a list; score them one by one")
             check_rows(targets, X.shape[0])
@@ -446,10 +460,14 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             blocks = context_blocks(fit.tables, targets[0]) if blocks is None else blocks
         else:
             check_consistent_length(X, y)
+            if sample_weight is not None:
+                weights = check_sample_weight(sample_weight, len(y))
+            y, rows = those_known(y)
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
             check_observed(y, fit.family)
+            weights = None if weights is None else weights[rows]
         (eta,) = self._etas(X, blocks, None, offset)
-        return score_target(fit, self.method, y, eta)
+        return score_target(fit, self.method, y, eta[rows], weights)
 
     @property
     def standard_errors_(self) -> FloatArray:
@@ -501,7 +519,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return the coefficients as a pandas or polars frame, one row per term.
 
         After a fit to several tables there is a column per table, ``information_…``: its share in
-        the information on each coefficient.
+        the information on each coefficient; ``information_observed`` is that of people whose
+        outcome is known.
         """
         check_is_fitted(self)
         fit, features = self._only_fit("tidy"), feature_names(self)
@@ -523,7 +542,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def __getstate__(self) -> dict[str, Any]:
         state = dict(super().__getstate__())
         if "_fits" in state:  # personal values are written only when asked for
-            state["_fits"] = [fit.without_imputed() for fit in state["_fits"]]
+            state["_fits"] = [fit.without_personal() for fit in state["_fits"]]
             state["_holds_imputed"] = False
         return state
 
@@ -605,6 +624,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         steps = [max(fit.n_iter, 1) for fit in fits]
         self.n_iter_ = np.array(steps) if several else steps[0]
         self.n_people_, self.n_blocks_ = fits[0].n_people, fits[0].n_blocks
+        self.n_observed_ = fits[0].n_observed
         for name in _OF_BINS:
             if hasattr(self, name):  # of a fit before this one
                 delattr(self, name)

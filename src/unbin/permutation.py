@@ -131,6 +131,7 @@ def permutation_test(
     """
     check_kind("model", model, AggregatedGLM, instead="a model with its settings")
     model._check_parameters()
+    _refuse_known(target)
     joined = target if isinstance(target, JoinedTarget) and len(target.tables) > 1 else None
     if joined is not None:
         target = _named_table(joined, table, y, kind)
@@ -213,6 +214,16 @@ class _Job:
         return fitted.predict(self.X, blocks=self.target.blocks)
 
 
+def _refuse_known(target: AggregatedTarget | JoinedTarget) -> None:
+    if isinstance(target, JoinedTarget) and target.observed is not None:
+        n = int(target.observed.known.sum())
+        raise ParameterError(
+            f"target: a permutation deals the tables of blocks out, got {n:,} outcomes that are "
+            "known beside them, which stay where they are; test the tables alone, "
+            "unbin.join(*target.given)"
+        )
+
+
 def _named_table(
     target: JoinedTarget, table: str | None, y: ArrayLike | None, kind: str
 ) -> AggregatedTarget:
@@ -234,6 +245,12 @@ def _named_table(
 def _check_targets(y: ArrayLike | None, kind: str, job: _Job) -> FloatArray:
     if y is None:
         raise ParameterError(f"y: kind={kind!r} needs the individual targets, got None; pass y=")
+    weights = job.target.weights
+    if weights is not None and (weights.values != 1).any():
+        raise ParameterError(
+            f"y: kind={kind!r} permutes the targets of people, got rows that stand for several; "
+            "repeat the rows, or use kind='block-means' or 'refit'"
+        )
     values = as_finite(y, where="y")
     if values.shape != job.target.shape:
         raise AlignmentError(

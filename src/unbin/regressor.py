@@ -10,7 +10,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state, get_tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from unbin._blocks import deal_blocks
 from unbin._checks import check_choice, check_number, check_whole
@@ -26,9 +26,11 @@ from unbin.exceptions import (
 )
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import as_targets, check_observed, check_rows, note_columns
+from unbin.fitting.predictions import lay_out_eta
 from unbin.matching.alternation import Alternation, Nearest, alternate, floored
 from unbin.matching.fit import matching_bounds, release_divergence
 from unbin.matching.objective import Objective
+from unbin.matching.repeated import check_repeatable
 from unbin.matching.start import block_means_start
 from unbin.release.join import JoinedTarget
 from unbin.release.target import AggregatedTarget
@@ -147,7 +149,9 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             Missing values where ``estimator`` takes them.
         y : AggregatedTarget or (n,) numbers
             ``release.align(blocks)``; plain numbers are observed targets, which ``estimator`` is
-            fitted to once.
+            fitted to once. Rows that stand for several people (``align(blocks, weights=...)``,
+            whole numbers) have the mean of their targets, and ``estimator`` is told how many they
+            are by ``sample_weight``.
 
         Returns
         -------
@@ -174,7 +178,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             X = validate_data(rows, X, dtype=np.float64, ensure_all_finite=finite)
             check_rows([target], len(X))
             found = _fit(X, target, settings)
-        self._assign(found, rows, len(X), 1 if target is None else len(target.release))
+        n_people = len(X) if target is None else int(target.release.n.sum())
+        self._assign(found, rows, n_people, 1 if target is None else len(target.release))
         if not found.status.identified:
             warnings.warn(found.status.value, IdentificationWarning, stacklevel=2)
         elif not found.status.converged:
@@ -222,8 +227,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
             return 1.0 - error / null if null > 0 else float(error == 0)
         check_rows([target], len(mean))
         target.release.check_domain(family.domain, family=family.name)
-        design = lay_out(np.empty((len(mean), 0)), target.codes, len(target.release))
-        eta = family.link(mean[design.order])
+        design, eta = lay_out_eta(target, family.link(mean))
         return -release_divergence(target.release, family, design, eta)
 
     def __sklearn_tags__(self) -> Any:
@@ -268,6 +272,11 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         if len(targets) != 1:
             raise ParameterError("y: takes one target, got a list; fit them one by one")
         (target,) = targets
+        if isinstance(target, JoinedTarget) and target.observed is not None:
+            raise ParameterError(
+                "y: matching takes a table alone, got outcomes that are known beside it; use "
+                "unbin.AggregatedGLM, whose likelihood takes them"
+            )
         if isinstance(target, JoinedTarget):
             raise ParameterError(
                 f"y: matching takes one table, got {len(target.tables)} of the same people; use "
@@ -298,22 +307,26 @@ class _Settings:
     cv: int | None
     seed: int
 
-    def learner(self, X: FloatArray, z: FloatArray) -> Any:
+    def learner(self, X: FloatArray, z: FloatArray, people: FloatArray | None = None) -> Any:
         """Fit a clone of the estimator, seeded alike each time."""
         model = clone(self.estimator)
         names = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
         unset = {name: self.seed for name in names if model.get_params()[name] is None}
-        return model.set_params(**unset).fit(X, z)
+        weights = {} if people is None else {"sample_weight": people}
+        return model.set_params(**unset).fit(X, z, **weights)
 
 
 def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Alternation:
     """Alternate from the start that the settings name; z comes back in the order of X."""
     family, release = settings.family, target.release
     release.check_domain(family.domain, family=family.name)
-    design = lay_out(_filled(X), target.codes, len(release), seed=settings.seed)
-    nearest = Nearest(matching_bounds(release, family), family, design.in_memory().key)
+    people = _people(target, settings.estimator)
+    design = _laid_out(_filled(X, people), target, people, seed=settings.seed)
+    check_repeatable(design)
+    rows, bounds = design.in_memory(), matching_bounds(release, family)
+    nearest = Nearest(bounds, family, rows.key, rows.start, rows.weights)
     scale = Objective(design, family, design.ridge(0.0), nearest.bounds).null_divergence()
-    start = _start(X, target, design, nearest, settings)
+    start = _start(X, target, people, design, nearest, settings)
     if settings.cv is None:
         fold = None
     else:
@@ -322,12 +335,13 @@ def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Altern
     def learn(z: FloatArray) -> tuple[FloatArray, Any]:
         rows = design.to_rows_of_x(z)
         if fold is None:
-            model = settings.learner(X, rows)
+            model = settings.learner(X, rows, people)
             return _predict(model, X)[design.order], model
         mean = np.empty(len(X))
         for k in range(int(fold.max()) + 1):
-            held = fold == k
-            mean[held] = _predict(settings.learner(X[~held], rows[~held]), X[held])
+            held, kept = fold == k, fold != k
+            some = None if people is None else people[kept]
+            mean[held] = _predict(settings.learner(X[kept], rows[kept], some), X[held])
         return mean[design.order], None
 
     found = alternate(
@@ -339,21 +353,45 @@ def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Altern
         max_iter=settings.max_iter,
     )
     z = design.to_rows_of_x(found.z)
-    model = settings.learner(X, z) if found.learned is None else found.learned
+    model = settings.learner(X, z, people) if found.learned is None else found.learned
     return Alternation(model, z, found.value, found.path, found.status)
 
 
+def _people(target: AggregatedTarget, estimator: Any) -> FloatArray | None:
+    """Return how many people each row stands for; raise if the estimator cannot be told."""
+    if target.weights is None:
+        return None
+    if not has_fit_parameter(estimator, "sample_weight"):
+        raise ParameterError(
+            "estimator: must take sample_weight where rows stand for several people, got "
+            f"{type(estimator).__name__}; use another regressor, or repeat the rows"
+        )
+    return target.weights.values
+
+
+def _laid_out(
+    X: FloatArray, target: AggregatedTarget, people: FloatArray | None, seed: int = 0
+) -> Design:
+    sampled = target.weights is not None and target.weights.sampled
+    return lay_out(X, target.codes, len(target.release), seed=seed, weights=people, sampled=sampled)
+
+
 def _start(
-    X: FloatArray, target: AggregatedTarget, design: Design, nearest: Nearest, settings: _Settings
+    X: FloatArray,
+    target: AggregatedTarget,
+    people: FloatArray | None,
+    design: Design,
+    nearest: Nearest,
+    settings: _Settings,
 ) -> FloatArray:
     """Return the means to start from, in the order of the design."""
     if isinstance(settings.init, str):
         rng = np.random.default_rng(settings.seed)
         if settings.init == "splines":
-            design = lay_out(_splines(_filled(X)), target.codes, len(target.release))
+            design = _laid_out(_splines(_filled(X, people), people), target, people)
         theta = block_means_start(design, nearest.bounds, settings.family, rng)
         return settings.family.inverse_link(design.eta(theta))
-    n = design.n_people
+    n = design.n_rows
     if settings.init.shape != (n,) or not np.isfinite(settings.init).all():
         raise ParameterError(
             f"init: must be 'block-means', 'splines' or one finite prediction per row of X ({n}), "
@@ -362,9 +400,10 @@ def _start(
     return settings.init[design.order]
 
 
-def _splines(X: FloatArray) -> FloatArray:
+def _splines(X: FloatArray, people: FloatArray | None) -> FloatArray:
     """Return the columns and their excess over each knot."""
-    knots = np.quantile(X, KNOTS, axis=0)
+    times = 1 if people is None else people.astype(np.int64)
+    knots = np.column_stack([np.quantile(np.repeat(x, times), KNOTS) for x in X.T])
     return np.column_stack([X, *(np.maximum(X - knot, 0.0) for knot in knots)])
 
 
@@ -413,12 +452,13 @@ def _unmasked(X: Any, estimator: Any) -> Any:
     return refuse_masked(X, where="X")
 
 
-def _filled(X: FloatArray) -> FloatArray:
+def _filled(X: FloatArray, people: FloatArray | None) -> FloatArray:
     """Put the column's mean where a value is missing: the start is a GLM."""
     missing = np.isnan(X)
     if not missing.any():
         return X
-    known = np.where(missing, 0.0, X).sum(axis=0) / np.maximum((~missing).sum(axis=0), 1)
+    weights = np.ones(len(X)) if people is None else people
+    known = weights @ np.where(missing, 0.0, X) / np.maximum(weights @ ~missing, 1.0)
     return np.where(missing, known, X)
 
 

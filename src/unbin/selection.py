@@ -55,9 +55,12 @@ class BlockKFold:
     ) -> Iterator[tuple[IntArray, IntArray]]:
         """Yield the rows of the training and of the held-out blocks."""
         if isinstance(y, JoinedTarget):
+            what = f"{len(y.tables)} tables of the same people"
+            if y.observed is not None:
+                what = "tables and outcomes that are known"
             raise AggregatedTargetError(
-                f"y: the rows of {len(y.tables)} tables of the same people cannot be split, every "
-                "row counts in all of them; use unbin.cross_validate(model, X, target)"
+                f"y: the rows of {what} cannot be split, every row counts in all of them; use "
+                "unbin.cross_validate(model, X, target)"
             )
         if not isinstance(y, AggregatedTarget):
             raise AggregatedTargetError(
@@ -137,6 +140,7 @@ def cross_validate(
     """Leave out blocks in turn, and score how well the others predict their numbers.
 
     The people of a block that is left out stay in X: of several tables the others still count them.
+    Outcomes that are known stay too.
 
     Parameters
     ----------

@@ -6,5 +6,5 @@ def start_cluster(n_workers=2, *, processes=False):
     from distributed import LocalCluster
 
     return LocalCluster(
-        n_workers=n_workers, threads_per_worker=1, processes=processes, dashboard_address=None
+        n_workers=n_workers, threads_per_worker=1, processes=processes, dashboard_address=":0"
     )

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -229,8 +230,9 @@ def test_solving_ignores_columns_that_carry_nothing():
 
 
 @pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize(("n_bins", "total", "d", "m"), [(5, 0, 4, 1), (2, 1, 11, 0), (7, 1, 1, 2)])
-def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
+def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m, weighed):
     """Blocks of 1 to 600 people; the tile begins within a block and ends within another."""
     rng = np.random.default_rng(0)
     start = np.concatenate([[0], np.cumsum([30, 1, 7, 8, 600, 255, 256, 257, 3, 50])])
@@ -242,19 +244,21 @@ def test_sums_of_a_piece_equal_those_of_numpy(order, n_bins, total, d, m):
     X = np.asfortranarray(rng.normal(size=(start[-1], d)))
     mean, slopes = np.zeros((10, size)), np.zeros((10, size, 1 + d + m))
     cross = np.zeros((10, size, size))
+    people = rng.uniform(0.5, 3.0, n)
     accumulate(
-        q, d_eta, d_nuisance, extra, X.T, row, start, mean, slopes, cross, True, n_bins
+        q, d_eta, d_nuisance, extra, X.T, people if weighed else np.empty(0), row, start, mean,
+        slopes, cross, True, n_bins,
     )  # fmt: skip
+    people = people[:, None] if weighed else np.ones((n, 1))
     block = np.searchsorted(start, np.arange(row, row + n), side="right") - 1
     for b in range(10):
         here = block == b
         x = np.column_stack([np.ones(here.sum()), X[row : row + n][here]])
-        np.testing.assert_allclose(mean[b], q[here].sum(axis=0), atol=1e-11)
-        np.testing.assert_allclose(slopes[b, :, : 1 + d], d_eta[here].T @ x, atol=1e-11)
-        np.testing.assert_allclose(
-            slopes[b, :, 1 + d :], d_nuisance[:, here].sum(axis=1).T, atol=1e-11
-        )
+        w, close = people[here], partial(np.testing.assert_allclose, atol=1e-11)
+        close(mean[b], (w * q[here]).sum(axis=0))
+        close(slopes[b, :, : 1 + d], d_eta[here].T @ (w * x))
+        close(slopes[b, :, 1 + d :], (w * d_nuisance[:, here]).sum(axis=1).T)
         bins = q[here][:, :n_bins]
-        np.testing.assert_allclose(cross[b, :n_bins, :n_bins], -bins.T @ bins, atol=1e-11)
+        close(cross[b, :n_bins, :n_bins], -bins.T @ (w * bins))
         if total:
-            np.testing.assert_allclose(cross[b, n_bins], extra[here].sum(axis=0), atol=1e-11)
+            close(cross[b, n_bins], (w * extra[here]).sum(axis=0))

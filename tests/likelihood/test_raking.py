@@ -9,7 +9,8 @@ from scipy.stats import norm
 import unbin
 from unbin.datasets import simulate
 from unbin.families import get_family
-from unbin.likelihood.raking import _rake, draw_in_bins
+from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.raking import _rake, draw_in_bins, fill_hidden
 
 FAMILIES = ["gaussian", "poisson", "binomial", "negative-binomial", "ordinal"]
 
@@ -81,7 +82,7 @@ def test_raking_equals_iterative_proportional_fitting():
         expected *= (count[0] / np.maximum(expected.sum(axis=0), 1e-300))[None, :]
         expected /= expected.sum(axis=1, keepdims=True)
     raked = q.copy()
-    met = _rake(raked, np.array([0, 30]), count, np.array([True]))
+    met = _rake(raked, np.ones(30), np.array([0, 30]), count, np.array([True]))
     assert met.all()
     np.testing.assert_allclose(raked, expected, atol=1e-7)
 
@@ -151,3 +152,38 @@ def test_log_targets_are_imputed_in_their_own_units():
         draws, people.blocks, np.unique(np.r_[-np.inf, target.release.histogram.upper])
     )
     np.testing.assert_array_equal(again.histogram.count, target.release.histogram.count)
+
+
+def test_rows_that_stand_for_several_people_are_raked_as_repeated_rows():
+    rng = np.random.default_rng(0)
+    q, people = rng.dirichlet(np.ones(4), size=12), rng.integers(1, 6, 12)
+    row = np.repeat(np.arange(12), people)
+    n = len(row)
+    count = np.array([[n // 5, 0.0, n // 3, n - n // 5 - n // 3]])
+    ours, theirs = q.copy(), q[row]
+    assert _rake(ours, people.astype(float), np.array([0, 12]), count, np.array([True])).all()
+    assert _rake(theirs, np.ones(n), np.array([0, n]), count, np.array([True])).all()
+    np.testing.assert_allclose(ours[row], theirs, atol=1e-10)
+    np.testing.assert_allclose(people @ ours, count[0], atol=1e-8)
+
+
+def test_millions_in_a_row_are_raked():
+    q = np.random.default_rng(0).dirichlet(np.ones(4), size=12)
+    count = np.array([[2e6, 1e6, 3e6, 6e6]])
+    raked = q.copy()
+    assert _rake(raked, np.full(12, 1e6), np.array([0, 12]), count, np.array([True])).all()
+    np.testing.assert_allclose(1e6 * raked.sum(axis=0), count[0], rtol=1e-11)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.03])
+def test_hidden_counts_are_whole_where_the_others_are(ratio):
+    """Rounded or not, the people of a block are all there."""
+    count = ratio * np.array([[5.0, 6.0, 40.0], [30.0, 4.0, 4.0]])
+    low, high = np.where(count < 10, ratio, count), np.where(count < 10, 10 * ratio, count)
+    cuts = np.array([-np.inf, 0, 1, np.inf])
+    told = PublishedCounts(
+        np.array([51, 38]), cuts[:-1], cuts[1:], count, np.ones(2, bool), low, high
+    )
+    filled = fill_hidden(told, np.array([[4.0, 7.5, 41.0], [29.0, 2.2, 7.0]])).count
+    np.testing.assert_allclose(filled.sum(axis=1), count.sum(axis=1), rtol=1e-12)
+    assert ((filled == np.rint(filled)).all()) == (ratio == 1)

@@ -1,6 +1,7 @@
 """Imputation from several tables: an oracle, every margin, what cannot be met, and the draws."""
 
 import warnings
+from itertools import product
 
 import numpy as np
 import pytest
@@ -45,14 +46,21 @@ def targets(family, eta, rng):
     return rng.poisson(np.exp(eta)).astype(float), np.zeros(0)
 
 
-def raking_of(eta, tables, ids, family, nuisance, order=None):
+def raking_of(eta, tables, ids, family, nuisance, weights=None):
     """Return the joint raking for a known linear predictor."""
     family = get_family(family, n_trials=8)
-    aligned = [table.align(blocks) for table, blocks in zip(tables, ids, strict=True)]
+    aligned = [
+        table.align(blocks, weights=weights) for table, blocks in zip(tables, ids, strict=True)
+    ]
     released = tuple(target.release for target in aligned)
     codes, *others = (target.codes for target in aligned)
     design = lay_out(
-        eta[:, None], codes, len(released[0]), fit_intercept=False, others=tuple(others)
+        eta[:, None],
+        codes,
+        len(released[0]),
+        fit_intercept=False,
+        others=tuple(others),
+        weights=weights,
     )
     names = ("county", "age", "sex", "other")[: len(tables)]
     counts = [published_counts(r, family.domain, smallest=1) for r in released]
@@ -363,3 +371,141 @@ def test_bins_may_differ_between_blocks(first):
                 assert (below == wanted).all()
             else:
                 assert np.abs(below.mean(axis=0) - wanted).max() < 6
+
+
+# -- rows that stand for several people, and people whose outcome is known -------------------------
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [
+        *product(["gaussian", "poisson", "ordinal"], ["histogram", "hidden"]),
+        ("gaussian", "quantiles"),
+    ],
+)
+def test_weighted_rows_are_raked_as_repeated_rows(family, kind):
+    eta, y, ids, tables, nuisance = three_tables(family, n=900, n_counties=15)
+    if kind == "hidden":
+        tables = [suppressed(table) for table in tables]
+    if kind == "quantiles":
+        tables[0] = quantile_release(y, ids[0], (0.25, 0.5, 0.75))
+    # of each three people who follow each other in a cell of all tables, one row
+    cell = np.unique(np.stack(ids), axis=1, return_inverse=True)[1].ravel()
+    order = np.argsort(cell, kind="stable")
+    new = np.diff(cell[order], prepend=-1) > 0
+    new |= np.arange(len(order)) % 3 == 0
+    first, row = order[new], np.empty(len(order), int)
+    row[order] = np.cumsum(new) - 1
+    weights = np.bincount(row).astype(float)
+    alike = eta[first][row]  # the people of a row have its linear predictor
+    ours = raking_of(eta[first], tables, [i[first] for i in ids], family, nuisance, weights)
+    theirs = raking_of(alike, tables, ids, family, nuisance)
+    np.testing.assert_allclose(ours.shares()[row], theirs.shares(), atol=1e-6)
+    np.testing.assert_allclose(ours.mean()[row], theirs.mean(), rtol=1e-6, atol=1e-6)
+    assert ours.unmet == theirs.unmet == ()
+
+
+def known_people(log=False, n=600):
+    rng = np.random.default_rng(0)
+    county = rng.permutation(np.arange(n) % 30)
+    age = rng.integers(0, 5, n).astype(str)
+    X = rng.normal(size=(n, 2)) + rng.normal(size=(30, 2))[county]
+    y = 0.3 + X @ [0.5, -0.3] + 0.5 * rng.normal(size=n)
+    known = (rng.random(n) < 0.2) | (county == 7)  # of county 7 everybody
+    return X, np.exp(y) if log else y, (county.astype(str), age), known
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize("n_tables", [1, 2])
+def test_known_outcomes_are_imputed_as_they_are(n_tables, log, disjoint):
+    X, y, ids, known = known_people(log)
+    tables = [unbin.aggregate(y, blocks, 5) for blocks in ids[:n_tables]]
+    aligned = [table.align(blocks) for table, blocks in zip(tables, ids, strict=False)]
+    told = unbin.observed(np.where(known, y, np.nan), disjoint=disjoint)
+    target = unbin.join(*aligned, told)
+    model = unbin.AggregatedGLM(target_transform="log" if log else None).fit(X, target)
+    mean, draws = model.impute(), model.impute("draw", size=2, random_state=0)
+    np.testing.assert_allclose(mean[known], y[known], rtol=1e-12)
+    np.testing.assert_allclose(draws[:, known], np.stack([y[known]] * 2), rtol=1e-12)
+    assert np.corrcoef(mean[~known], y[~known])[0, 1] > 0.75
+    assert model.n_people_ == len(y)
+    if not disjoint:  # those known and those drawn together give the first table back
+        edges = np.append(-np.inf, tables[0].histogram.upper[:5])
+        for drawn in draws:
+            again = unbin.aggregate(drawn, ids[0], edges).histogram.count
+            np.testing.assert_array_equal(again, tables[0].histogram.count)
+
+
+def test_raked_shares_leave_out_those_known():
+    X, y, ids, known = known_people()
+    aligned = [unbin.aggregate(y, blocks, 5).align(blocks) for blocks in ids]
+    target = unbin.join(*aligned, unbin.observed(np.where(known, y, np.nan)))
+    raking = unbin.AggregatedGLM().fit(X, target)._fits[0].imputed
+    share = raking.shares()
+    assert np.isnan(share[known]).all()
+    upper = np.append(inner_edges([table.release for table in target.tables]), np.inf)
+    for table, blocks in zip(target.tables, ids, strict=True):
+        some = table.release.select([b for b in table.release.blocks if b != "7"])
+        sums = sums_of(share[~known], upper, some, blocks[~known])
+        np.testing.assert_allclose(sums, some.histogram.count.reshape(sums.shape), atol=1e-6)
+
+
+def test_everybody_known_is_the_ordinary_fit():
+    X, y, ids, _ = known_people()
+    target = unbin.join(unbin.aggregate(y, ids[0], 5).align(ids[0]), unbin.observed(y))
+    np.testing.assert_array_equal(
+        unbin.AggregatedGLM().fit(X, target).coef_, unbin.AggregatedGLM().fit(X, y).coef_
+    )
+    weights = np.repeat([1.0, 2.0], len(y) // 2)
+    people = np.repeat(np.arange(len(y)), weights.astype(int))
+    table = unbin.aggregate(y[people], ids[0][people], 5).align(ids[0], weights=weights)
+    np.testing.assert_allclose(
+        unbin.AggregatedGLM().fit(X, unbin.join(table, unbin.observed(y))).coef_,
+        unbin.AggregatedGLM().fit(X, y, sample_weight=weights).coef_,
+    )
+
+
+def test_known_rows_of_several_people_beside_single_ones_may_be_drawn():
+    X, y, ids, known = known_people()
+    weights = np.where(known, 3.0, 1.0)
+    people = np.repeat(np.arange(len(y)), weights.astype(int))
+    table = unbin.aggregate(y[people], ids[0][people], 5).align(ids[0], weights=weights)
+    target = unbin.join(table, unbin.observed(np.where(known, y, np.nan)))
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert model.n_people_ == len(people)
+    np.testing.assert_array_equal(model.impute("draw", random_state=0)[known], y[known])
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_sample_is_raked_to_tables_of_everybody(hidden):
+    """Its weights are calibrated first: else tables that agree would contradict each other."""
+    eta, _, ids, tables, nuisance = three_tables(n=3600, n_counties=12)
+    asked = np.random.default_rng(0).random(len(eta)) < 0.2
+    told = [suppressed(table) for table in tables] if hidden else tables
+    weights = 5 * np.random.default_rng(1).uniform(0.8, 1.2, asked.sum())
+    some = [blocks[asked] for blocks in ids]
+    aligned = [
+        table.align(blocks, weights=weights, weighting="survey")
+        for table, blocks in zip(told, some, strict=True)
+    ]
+    codes, *others = (target.codes for target in aligned)
+    released = tuple(target.release for target in aligned)
+    design = lay_out(
+        eta[asked][:, None], codes, 12, fit_intercept=False, others=tuple(others), weights=weights
+    )
+    family = get_family("gaussian")
+    counts = [published_counts(release, family.domain, smallest=1) for release in released]
+    names = Tables(("county", "age", "sex"), released)
+    raking = JointRaking.of(design, names, counts, family, design.scale, nuisance)
+    assert raking.unmet == ()
+    share, people = raking.shares(), np.empty(len(weights))
+    people[raking.order] = raking.people
+    assert np.abs(np.log(people / weights)).max() < 1.5
+    upper = np.append(inner_edges(tables), np.inf)
+    for table, blocks in zip(told, some, strict=True):
+        low, high = table.histogram.interval()
+        sums = sums_of(people[:, None] * share, upper, table, blocks).ravel()
+        slack = 0.02 if hidden else 0.0  # where counts are hidden, the weights tell the people
+        assert (sums > (1 - slack) * low - 1e-6).all()
+        assert (sums < (1 + slack) * high + 1e-6).all()

@@ -112,8 +112,9 @@ def test_no_personal_value_is_written(tmp_path):
     assert "imputed" not in text
 
     def longest(value):
-        parts = list(value.values()) if isinstance(value, dict) else value
-        return max([len(parts), *map(longest, parts)]) if isinstance(parts, list) else 0
+        if isinstance(value, dict):
+            return max(map(longest, value.values()), default=0)
+        return max([len(value), *map(longest, value)]) if isinstance(value, list) else 0
 
     assert longest(json.loads(text)) <= 24 < len(X)  # blocks, never people
     with pytest.raises(AggregatedTargetError, match="holds no imputed targets"):
@@ -172,7 +173,7 @@ def change(text, place, value):
     ("place", "value", "message"),
     [
         (["format"], "other", "model.json: must be a model that unbin saved, got other JSON"),
-        (["format_version"], 4, "must have format version 3, got 4; load it with the version"),
+        (["format_version"], 5, "must have format version 4, got 5; load it with the version"),
         (["extra"], 1, "fields: must be those of a model, got a difference in extra"),
         (["fits"], [], "fits: must be a list with a fit, got none"),
         (["fits", 0, "coef"], [1.0], "coef: must be finite, of shape (2,), got shape (1,)"),

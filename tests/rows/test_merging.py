@@ -10,7 +10,7 @@ import pytest
 import unbin
 from unbin.fitting import methods
 from unbin.rows.design import lay_out, row_sums
-from unbin.rows.merging import different_rows, merge_rows
+from unbin.rows.merging import different_rows, merge_rows, merged_rows
 
 
 def categories(rng, n, *levels):
@@ -100,3 +100,30 @@ def test_a_fit_to_merged_rows_is_the_fit_to_all(monkeypatch, family, several):
     np.testing.assert_allclose(merged.coef_, plain.coef_, rtol=1e-10)
     np.testing.assert_allclose(merged.standard_errors_, plain.standard_errors_, rtol=1e-10)
     np.testing.assert_allclose(merged.impute(), plain.impute(), rtol=1e-8)
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_people_in_files_are_merged_part_by_part(tmp_path, monkeypatch):
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    rng = np.random.default_rng(6)
+    county = np.repeat(np.arange(30), 200).astype(str)
+    X = categories(rng, 6_000, 2, 3)
+    y = X @ [0.5, -0.3] + rng.normal(size=6_000)
+    columns = {"county": county, "sex": X[:, 0], "group": X[:, 1]}
+    path = tmp_path / "people.parquet"
+    pq.write_table(pa.table(columns), path, row_group_size=1_500)
+    tables = {name: unbin.aggregate(y, columns[name], bins=4) for name in ("county", "sex")}
+    how = {"features": ["sex", "group"]}
+    merged = unbin.AggregatedGLM().fit(str(path), tables, **how)
+    monkeypatch.setattr(methods, "merge_rows", lambda design: design)
+    plain = unbin.AggregatedGLM().fit(str(path), tables, **how)
+    np.testing.assert_allclose(merged.coef_, plain.coef_, rtol=1e-10)
+    np.testing.assert_allclose(merged.standard_errors_, plain.standard_errors_, rtol=1e-10)
+
+
+def test_merged_parts_are_smaller():
+    _, _, design = laid_out(n=20_000, n_blocks=200)
+    parts = replace(design, rows=None)
+    merged = merge_rows(parts)
+    assert sum(map(len, merged.parts.stream(merged_rows))) == 200 * 6
+    assert merged.whole is merged.parts

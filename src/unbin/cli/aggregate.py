@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbin.cli import options
+from unbin.cli import options, standing
 from unbin.cli.console import reported, say
 from unbin.cli.records import check_output, write
 
 if TYPE_CHECKING:
+    from unbin._typing import FloatArray
     from unbin.people.reading import People
     from unbin.release import Release
 
@@ -22,6 +23,7 @@ def aggregate(
     people: options.PeopleArgument,
     target: Annotated[str, typer.Option(help="Column with the outcome.", show_default=False)],
     block: options.BlocksOption = None,
+    weights: standing.WeightsOption = None,
     bins: Annotated[
         str, typer.Option(help="Number of bins, or their edges: '-inf,0,10,inf'.")
     ] = "5",
@@ -36,9 +38,12 @@ def aggregate(
 ) -> None:
     """Make the table: a histogram per block; several tables with several --block.
 
-    All tables have the same bins. Blocks of a crossed table are written as "65-74 | f".
+    All tables have the same bins. Blocks of a crossed table are written as "65-74 | f". Where rows
+    stand for several people, counts are sums of --weights.
 
     Example: unbin aggregate people.csv --target cost --block county --bins 10 --output release.csv
+
+    Example: unbin aggregate cells.csv --target cost --block county --weights people
     """
     from unbin._io import write_texts
     from unbin.people.reading import read_people
@@ -47,9 +52,11 @@ def aggregate(
     names = options.block_columns(blocks)
     if len(blocks) > 1:
         files = _files(blocks, output)
-    rows = read_people(people, text=names, columns=[target, *names])
+    who = standing.Standing(weights).check({"--target": [target], "--block": names})
+    rows = read_people(people, text=names, columns=[target, *names, *who.columns])
+    counted = who.people(rows)
     everybody: list[str | None] = [None]
-    tables = [_publish(rows, target, each, bins) for each in blocks or everybody]
+    tables = [_publish(rows, target, each, bins, counted) for each in blocks or everybody]
     texts = [_csv(table) for table in tables]
     if output is None:
         say(texts[0].removesuffix("\n"))
@@ -62,11 +69,13 @@ def aggregate(
         say("\n".join([*told, written]))
 
 
-def _publish(rows: People, target: str, block: str | None, bins: str) -> Release:
+def _publish(
+    rows: People, target: str, block: str | None, bins: str, people: FloatArray | None
+) -> Release:
     from unbin.release.aggregation import aggregate as publish
 
     ids = None if block is None else options.block_ids(rows, block)
-    release = publish(rows.column(target), ids, _bins(bins))
+    release = publish(rows.column(target), ids, _bins(bins), weights=people)
     _warn_escaped(release.blocks)
     return release
 

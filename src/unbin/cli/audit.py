@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbin.cli import options
+from unbin.cli import options, standing
 from unbin.cli.console import FAILED, progress, reported, say
 from unbin.cli.records import check_output, command_line, write
 
@@ -30,6 +30,13 @@ def audit(
         typer.Option(
             help="Column with the block of each person, several between commas for a crossed "
             "table; again for further tables."
+        ),
+    ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of PEOPLE that says how many people have the features, outcome and blocks "
+            "of each row: whole numbers."
         ),
     ] = None,
     together: Annotated[
@@ -100,6 +107,8 @@ def audit(
 
     Example: unbin audit people.csv --target income --block county --block age_group,sex --bins 2,5
     --suppress 11 --fail-above 0.3 --output audit
+
+    Example: unbin audit cells.csv --target income --block county --weights people
     """
     from unbin.disclosure import audit as measure
     from unbin.disclosure.inputs import EVERYBODY
@@ -113,7 +122,8 @@ def audit(
         levels = _levels(people, target, block or [])
         columns = list(dict.fromkeys(chain.from_iterable(levels.values())))
         several = together and len(levels) > 1
-        rows, terms = _read(people, target, columns, formula, several=several)
+        who = standing.Standing(weights).check({"--target": [target], "--block": columns})
+        rows, terms = _read(people, target, columns, formula, who.columns, several=several)
         encoding, X = Encoding.build(terms, rows.columns)
     blocks: dict[str, Any] = {name: _ids(rows, parts) for name, parts in levels.items()}
     if everybody or not levels:
@@ -124,6 +134,7 @@ def audit(
             rows.column(target),
             blocks,
             bins=plans,
+            weights=who.people(rows),
             together=together,
             target_transform=target_transform,
             families="auto" if family == "auto" else family.split(","),
@@ -174,9 +185,17 @@ def _ids(rows: People, columns: tuple[str, ...]) -> Any:
 
 
 def _read(
-    people: str, target: str, levels: list[str], formula: str | None, *, several: bool
+    people: str,
+    target: str,
+    levels: list[str],
+    formula: str | None,
+    others: list[str],
+    *,
+    several: bool,
 ) -> tuple[People, str]:
     """Return the columns of people that are needed, and the formula of what attackers know.
+
+    ``others`` are columns that say nothing of people: their weights.
 
     Blocks of one of several tables (sex, age group) are features of people as well; those of a
     large table are too many to be.
@@ -187,11 +206,12 @@ def _read(
     if formula is not None:
         parsed = parse_formula(formula)
         texts = [*levels, *parsed.categorical_columns]
-        return read_people(people, text=texts, columns=[target, *levels, *parsed.columns]), formula
-    names = read_people(people, text=levels, columns=[target, *levels]).names
+        needed = [target, *levels, *parsed.columns, *others]
+        return read_people(people, text=texts, columns=needed), formula
+    names = read_people(people, text=levels, columns=[target, *levels, *others]).names
     rows = read_people(people, text=levels, columns=names)
     large = [name for name in levels if not several or _n_texts(rows.column(name)) > _MOST_BLOCKS]
-    features = [name for name in names if name != target and name not in large]
+    features = [name for name in names if name not in (target, *large, *others)]
     kept = [name for name in features if not _names_people(rows.column(name))]
     left_out = [name for name in features if name not in kept]
     said = f"features: {', '.join(kept) or 'none'}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from unbin.cli import options
+from unbin.cli import options, standing
 from unbin.cli.console import FAILED, reported, say
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ def check(
     people: options.PeopleArgument,
     release: options.ReleasesArgument,
     block: options.BlocksOption = None,
+    weights: standing.WeightsOption = None,
+    weighting: standing.WeightingOption = "frequency",
+    observed: standing.ObservedOption = None,
+    disjoint: standing.DisjointOption = False,
     on_missing: options.OnMissingOption = "error",
     dialect: options.DialectsOption = None,
     release_block: options.ReleaseBlocksOption = None,
@@ -35,13 +39,19 @@ def check(
     With --on-missing drop, people without a block are outside that table. What is said once of
     RELEASE (--rounding, …) goes for all tables; else say it once for each, in their order.
 
+    Rows that stand for several people have --weights. Outcomes that are known (--observed) are
+    looked for in the tables.
+
     Example: unbin check people.csv county.csv sex.csv --block county --block sex
+
+    Example: unbin check cells.csv county.csv --block county --weights people
     """
     from unbin.people.reading import read_people
 
     blocks = options.check_blocks(block, len(release))
     names = options.block_columns(blocks)
-    rows = read_people(people, text=names, columns=names)
+    who = standing.Standing(weights, weighting, observed, disjoint).check({"--block": names})
+    rows = read_people(people, text=names, columns=[*names, *who.columns])
     tables = options.open_releases(
         release,
         dialect=dialect,
@@ -50,8 +60,9 @@ def check(
         rounding=rounding,
         closed=closed,
     )
+    how = who.tie(rows) | {"on_missing": on_missing}
     found = [
-        table.check(options.block_ids(rows, each), on_missing=on_missing)
+        table.check(options.block_ids(rows, each), **how)
         for table, each in zip(tables, blocks, strict=True)
     ]
     sections = [f"{table}\n\n{each}" for table, each in zip(tables, found, strict=True)]
@@ -59,20 +70,28 @@ def check(
     if len(tables) > 1:
         heads = (f"{name} ({path})" for name, path in zip(blocks, release, strict=True))
         sections = [f"{head}\n{text}" for head, text in zip(heads, sections, strict=True)]
-        together, ready = _together(tables, rows, blocks, ready=ready, on_missing=on_missing)
-        sections.append(f"the tables together\n{together}")
+    if len(tables) > 1 or observed is not None:
+        together, ready = _together(tables, rows, blocks, who, ready=ready, on_missing=on_missing)
+        both = "the tables" if len(tables) > 1 else "the table and observed people"
+        sections.append(f"{both} together\n{together}")
     say("\n\n".join(sections))
     if not ready:
         raise typer.Exit(FAILED)
 
 
 def _together(
-    tables: list[Release], rows: People, blocks: list[str], *, ready: bool, on_missing: str
+    tables: list[Release],
+    rows: People,
+    blocks: list[str],
+    who: standing.Standing,
+    *,
+    ready: bool,
+    on_missing: str,
 ) -> tuple[str, bool]:
-    """Return what tables say about the same people, and whether they agree."""
+    """Return what tables and people say about the same outcomes, and whether they agree."""
     from unbin.release.join import join
 
     if not ready:
         return "not compared, before each of them is ready to fit", False
-    found = join(*options.align_tables(tables, rows, blocks, on_missing=on_missing)).check()
+    found = join(options.join_tables(tables, rows, blocks, who, on_missing=on_missing)).check()
     return str(found), found.ready

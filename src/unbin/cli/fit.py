@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbin.cli import options
+from unbin.cli import options, standing
 from unbin.cli.console import INTERRUPTED, progress, reported, say
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.records import check_output, command_line, write
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unbin.estimator import AggregatedGLM
     from unbin.people.encoding import Encoding
     from unbin.people.reading import People
-    from unbin.release import AggregatedTarget, Release
+    from unbin.release import AggregatedTarget
     from unbin.release.join import JoinedTarget
 
 _CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
@@ -39,6 +39,10 @@ def fit(
         ),
     ],
     block: options.BlocksOption = None,
+    weights: standing.WeightsOption = None,
+    weighting: standing.WeightingOption = "frequency",
+    observed: standing.ObservedOption = None,
+    disjoint: standing.DisjointOption = False,
     family: Annotated[
         str,
         typer.Option(
@@ -100,13 +104,17 @@ def fit(
     """Fit a model to people and a published table, or several tables of the same people.
 
     Of several tables, give a --block for each, in their order. With --on-missing drop, people
-    without a block are outside that table.
+    without a block are outside that table. Rows that stand for several people have --weights;
+    people whose outcome is known (--observed) are taken out of the tables, and fitted beside them.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results
 
     Example: unbin fit people.csv county.csv ages.csv --block county --block age_group,sex
     --formula "age + C(sex)"
+
+    Example: unbin fit survey.csv county.csv --block county --weights w --weighting survey
+    --observed income --formula "age + C(sex)"
     """
     from unbin._checks import check_share
     from unbin.estimator import AggregatedGLM
@@ -118,6 +126,9 @@ def fit(
     check_share("--level", level)
     # everybody is in a table of one block
     blocks = options.check_blocks(block, len(release)) if block or len(release) > 1 else []
+    parsed = parse_formula(formula)
+    who = standing.Standing(weights, weighting, observed, disjoint)
+    who.check({"--block": options.block_columns(blocks), "--formula": list(parsed.columns)})
     model = AggregatedGLM(
         family,
         method,
@@ -125,7 +136,7 @@ def fit(
         contextual=_contextual(contextual, blocks),
         n_trials=n_trials,
         target_transform=target_transform,
-        fit_intercept=parse_formula(formula).intercept,
+        fit_intercept=parsed.intercept,
         random_state=seed,
         n_jobs=jobs,
         checkpoint=checkpoint,
@@ -141,8 +152,12 @@ def fit(
             closed=closed,
             public=public,
         )
-        data = _read(people, formula, blocks)
-        target = _target(tables, data.rows, blocks, scale=scale, on_missing=on_missing)
+        data = _read(people, formula, options.block_columns(blocks), who.columns)
+        target = options.join_tables(
+            tables, data.rows, blocks, who, scale=scale, on_missing=on_missing
+        )
+    for line in standing.describe(target):
+        say(line, err=True)
     _fit(model, data, target)
     shown = _summary(model, data.encoding, level)
     if output is None:
@@ -161,7 +176,13 @@ def fit(
 def _say_what_is_left_out(model: AggregatedGLM, *, public: bool) -> None:
     from unbin.results.persistence import keeps_counts
 
-    if not keeps_counts(model):
+    if any(fit.less_known for fit in model._fits):
+        say(
+            "report.html and model.json hold no counts: those less the people whose outcome is "
+            "known would tell their outcomes.",
+            err=True,
+        )
+    elif not keeps_counts(model):
         which = "tables are" if model.tables_ else "table is"
         why = f"; if the {which} public, say --public"
         if public:
@@ -190,32 +211,20 @@ class _Data:
     X: FloatArray
 
 
-def _read(people: str, formula: str, blocks: list[str]) -> _Data:
-    """Read and encode people."""
+def _read(people: str, formula: str, ids: list[str], others: list[str]) -> _Data:
+    """Read people, their ids and other columns, and encode what the formula names."""
     from unbin.people.encoding import Encoding
     from unbin.people.formulas import parse_formula
     from unbin.people.reading import read_people, with_numbers
 
     parsed = parse_formula(formula)
-    ids = options.block_columns(blocks)
     rows = read_people(
-        people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns]
+        people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns, *others]
     )
     encoding, X = Encoding.build(
         formula, with_numbers(rows, set(ids) - set(parsed.categorical_columns))
     )
     return _Data(rows, encoding, X)
-
-
-def _target(
-    tables: list[Release], rows: People, blocks: list[str], *, scale: bool, on_missing: str
-) -> AggregatedTarget | JoinedTarget:
-    """Tie the tables to people; everybody is in the block of a table of one block."""
-    if blocks:
-        return options.join_tables(tables, rows, blocks, scale=scale, on_missing=on_missing)
-    (table,) = tables
-    everybody: Any = [str(table.blocks[0])] * len(rows) if len(table) == 1 else None
-    return table.align(everybody, scale=scale, on_missing=on_missing)
 
 
 def _inputs(rows: People, releases: list[str]) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from unbin.cli.standing import Standing
     from unbin.people.reading import People
     from unbin.release import AggregatedTarget, Release
     from unbin.release.join import JoinedTarget
@@ -145,36 +146,44 @@ def align_tables(
     tables: list[Release],
     rows: People,
     blocks: list[str],
+    standing: Standing,
     *,
     scale: bool = False,
     on_missing: str = "error",
 ) -> list[AggregatedTarget]:
-    """Tie each table to its column of people."""
+    """Tie each table to its column of people; everybody is in a table without one."""
+    how = standing.tie(rows) | {"scale": scale, "on_missing": on_missing}
+    if not blocks:
+        (table,) = tables
+        everybody = [str(table.blocks[0])] * len(rows) if len(table) == 1 else None
+        return [table.align(everybody, **how)]
+    # a mapping has names, by which several tables, and people beside one, are told apart
+    named = len(tables) > 1 or standing.observed is not None
 
     def ids(block: str) -> Any:
         found = block_ids(rows, block)
-        # a mapping has names, by which several tables are told apart
-        return found if len(tables) == 1 or isinstance(found, dict) else {block: found}
+        return {block: found} if named and not isinstance(found, dict) else found
 
-    return [
-        table.align(ids(block), scale=scale, on_missing=on_missing)
-        for table, block in zip(tables, blocks, strict=True)
-    ]
+    return [table.align(ids(block), **how) for table, block in zip(tables, blocks, strict=True)]
 
 
 def join_tables(
     tables: list[Release],
     rows: People,
     blocks: list[str],
+    standing: Standing,
     *,
-    scale: bool,
-    on_missing: str,
+    scale: bool = False,
+    on_missing: str = "error",
 ) -> AggregatedTarget | JoinedTarget:
-    """Return the target of one table, or of several joined."""
+    """Return the target of one table, or of several, and of outcomes that are known, joined."""
     from unbin.release.join import join
 
-    aligned = align_tables(tables, rows, blocks, scale=scale, on_missing=on_missing)
-    return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
+    aligned = align_tables(tables, rows, blocks, standing, scale=scale, on_missing=on_missing)
+    known = standing.known(rows)
+    if known is None:
+        return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
+    return join(*aligned, known, scale=scale and len(aligned) > 1)
 
 
 def _columns(text: str | None) -> str | list[str] | None:

@@ -32,6 +32,7 @@ def audit(
     blocks: Any = None,
     bins: Sequence[int | ArrayLike] = (2, 5, 10, 25),
     *,
+    weights: ArrayLike | None = None,
     together: bool = True,
     target_transform: str | None = None,
     families: str | Sequence[str] = "auto",
@@ -67,6 +68,9 @@ def audit(
         is None, is everybody in one block.
     bins : sequence of int or edges
         Planned tables: numbers of bins at the pooled quantiles, or edges.
+    weights : (n,), optional
+        How many people have these features, this value and these blocks: whole numbers. Each of
+        them is audited, as if their row were repeated.
     together : bool
         Whether tables of several levels are audited together, too; False where they are
         alternatives, of which one will be published.
@@ -119,7 +123,13 @@ def audit(
     """
     rng = check_generator(random_state)
     records = read_records(
-        X, y, blocks, target_transform=target_transform, held_out=held_out, rng=rng
+        X,
+        y,
+        blocks,
+        weights=weights,
+        target_transform=target_transform,
+        held_out=held_out,
+        rng=rng,
     )
     plans = read_bins(bins, log=records.log)
     protection = Protection.parse(suppress, complementary, round, noise)

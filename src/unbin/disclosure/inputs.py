@@ -15,9 +15,12 @@ from unbin._frames import as_floats, as_text, refuse_masked
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, ParameterError
 from unbin.release.crossings import Crossings
+from unbin.release.weights import check_weights
 
 EVERYBODY = "everybody"
 """The level that publishes one table of all people."""
+_MOST_PEOPLE = 50_000_000
+"""People that rows are repeated for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,15 @@ def read_records(
     y: ArrayLike,
     blocks: Any,
     *,
+    weights: ArrayLike | None = None,
     target_transform: str | None,
     held_out: float,
     rng: np.random.Generator,
 ) -> Records:
-    """Check what a steward holds, and hold some people out of the table."""
+    """Check what a steward holds, and hold some people out of the table.
+
+    Rows that stand for several people are repeated: an attack is made on a person.
+    """
     features = check_array(refuse_masked(X, where="X"), dtype=np.float64)
     values = as_floats(y, where="y")
     if len(values) != len(features):
@@ -81,6 +88,10 @@ def read_records(
     if values.min() == values.max():
         raise DomainError("y: must differ between people, got one value; nothing can be learnt")
     levels = _levels(blocks, len(values))
+    people = _whole_weights(weights, len(values))
+    if people is not None:
+        features, values = np.repeat(features, people, axis=0), np.repeat(values, people)
+        levels = {name: np.repeat(ids, people) for name, ids in levels.items()}
     if target_transform not in (None, "log"):
         raise ParameterError(f"target_transform: must be None or 'log', got {target_transform!r}")
     if target_transform == "log" and values.min() <= 0:
@@ -100,6 +111,26 @@ def read_records(
         held_out=hold_out(_crossing(levels), share, rng),
         log=target_transform == "log",
     )
+
+
+def _whole_weights(weights: ArrayLike | None, n: int) -> IntArray | None:
+    """Return how many people each row stands for, None where it is one."""
+    given = check_weights(weights, "frequency", n)
+    if given is None:
+        return None
+    if not given.whole:
+        k = int(np.argmax(given.values != np.rint(given.values)))
+        raise DomainError(
+            "weights: must be whole numbers of people, each of whom is attacked, got "
+            f"{given.values[k]:g} in row {k}; round them, or audit the people themselves"
+        )
+    total = float(given.values.sum())
+    if total > _MOST_PEOPLE:
+        raise DomainError(
+            f"weights: must stand for at most {_MOST_PEOPLE:,} people, got {total:,.0f}; audit "
+            "some of the blocks"
+        )
+    return given.values.astype(np.int64)
 
 
 def _levels(blocks: Any, n: int) -> dict[str, TextArray]:

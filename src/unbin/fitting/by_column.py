@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from unbin._checks import check_choice
 from unbin._frames import column, column_names, select_columns
-from unbin.exceptions import AggregatedTargetError, ParameterError
+from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError
 from unbin.fitting.inputs import Target, as_releases, check_features, warn_of_disagreement
 from unbin.release import Release
 from unbin.release.alignment import count_rows
-from unbin.release.join import Tables, distinct_names, join, narrowed
+from unbin.release.join import Known, Tables, distinct_names, join, narrowed, without_known
+from unbin.release.observed import ObservedTarget
 from unbin.release.target import AggregatedTarget
-from unbin.rows.survey import Counted
+from unbin.release.weights import RowWeights
+from unbin.rows.survey import Surveyed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +45,39 @@ class ByColumn:
     @property
     def names(self) -> tuple[str, ...]:
         """What the blocks of each table are called."""
-        return distinct_names([", ".join(columns) for columns in self.columns])
+        return distinct_names([_name(columns) for columns in self.columns])
 
-    def aligned(self, partitions: Sequence[Counted]) -> Release | Tables:
-        """Return what was published about the people of these partitions."""
+    def aligned(
+        self, people: Surveyed, *, weighting: str | None, disjoint: bool
+    ) -> Release | Tables:
+        """Return what was published about people who were read in parts.
+
+        ``weighting`` is that of rows that stand for several people; ``disjoint``: the tables do not
+        count the outcomes that are known.
+        """
+        partitions, known = people.whole.partitions, people.known
         found = tuple(
-            release.align_to(counted.blocks, counted.rows)
+            release.align_to(counted.blocks, counted.people, weighting=weighting)
             for release, counted in zip(self.releases, partitions, strict=True)
         )
-        if not self.several:
+        if not self.several and known is None:
             return found[0]
         tables = narrowed(Tables(self.names, found))
         warn_of_disagreement(tables)
-        return tables
+        if known is None:
+            return tables
+        pairs = zip(partitions, known.blocks, strict=True)
+        codes = tuple(np.searchsorted(counted.blocks, blocks) for counted, blocks in pairs)
+        tables = replace(tables, known=Known(known.outcome, known.people, codes, disjoint=disjoint))
+        if disjoint:
+            return tables
+        less = without_known(tables)
+        if not any(release.has_statistics().any() for release in less.releases):
+            raise AlignmentError(
+                f"{' and '.join(self.names)}: the outcomes of all people that are counted are "
+                "known, got nobody else; fit the outcomes themselves, as observed targets"
+            )
+        return less
 
     def led_by(self, name: str) -> ByColumn:
         """Return the same tables, that of this name first."""
@@ -62,15 +86,24 @@ class ByColumn:
         columns, releases = ([each[k] for k in order] for each in (self.columns, self.releases))
         return ByColumn(tuple(columns), tuple(releases))
 
-    def target(self, frame: Any) -> Target:
-        """Return the tables, tied to the rows of a frame."""
-        found = []
+    def target(
+        self, frame: Any, weights: RowWeights | None = None, known: ObservedTarget | None = None
+    ) -> Target:
+        """Return the tables, tied to the rows of a frame, and the outcomes that are known."""
+        found: list[Any] = []
+        outside, weighting = self.several or known is not None, None
         for name, columns, release in zip(self.names, self.columns, self.releases, strict=True):
             ids = {each: column(frame, each, role="y") for each in columns}
             blocks = ids if len(ids) > 1 else ids[columns[0]]
-            seen, codes, rows = count_rows(blocks, outside=self.several)
-            found.append(AggregatedTarget(release.align_to(seen, rows), codes, name))
-        return join(*found) if self.several else found[0]
+            seen, codes, rows = count_rows(blocks, outside=outside)
+            people: Any = rows
+            if weights is not None:
+                people, weighting = weights.people(codes, len(seen)), weights.weighting
+            aligned = release.align_to(seen, people, weighting=weighting)
+            found.append(AggregatedTarget(aligned, codes, name, weights))
+        if known is not None:
+            found.append(known)
+        return join(*found) if outside else found[0]
 
 
 def tables_of(X: Any, y: Any, block: Any) -> list[ByColumn]:
@@ -105,18 +138,36 @@ def as_by_column(X: Any, y: Mapping[Any, Any], block: Any) -> ByColumn:
     return ByColumn(tuple(found), tuple(found.values()))
 
 
-def features_in(X: Any, features: Sequence[str] | None, offset: Any) -> tuple[Any, Any]:
-    """Return the features of people in a frame, and their offset if it names a column."""
+def features_in(X: Any, features: Sequence[str] | None) -> Any:
+    """Return the features of people in a frame."""
     check_features(features)
-    names, known = list(features or ()), column_names(X)
-    _check_known("features", names, known)
+    names = list(features or ())
+    _check_known("features", names, column_names(X))
     twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise ParameterError(f"features: must differ, got {twice[0]!r} twice; list it once")
-    if isinstance(offset, str):
-        _check_known("offset", [offset], known)
-        offset = column(X, offset, role="offset")
-    return select_columns(X, names), offset
+    return select_columns(X, names)
+
+
+def column_in(X: Any, what: str, given: Any) -> tuple[Any, str]:
+    """Return the column of a frame that is named, or values that were given, and their name."""
+    if not isinstance(given, str):
+        return given, what
+    check_named(X, what, given)
+    return column(X, given, role=what), f"{what}, column {given!r}"
+
+
+def check_named(X: Any, what: str, given: Any) -> None:
+    """Raise if a column of a frame is named that is not there."""
+    if isinstance(given, str):
+        _check_known(what, [given], column_names(X))
+
+
+def _name(columns: Any) -> str:
+    """Return what the blocks of a table are called, "" where their ids are an array."""
+    if isinstance(columns, str):
+        return columns
+    return ", ".join(columns) if isinstance(columns, tuple) else ""
 
 
 def _as_columns(key: Any) -> tuple[str, ...]:

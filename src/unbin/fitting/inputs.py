@@ -62,6 +62,14 @@ def as_targets(y: Any) -> list[Target] | None:
     return None
 
 
+def those_known(y: Any) -> tuple[Any, IntArray | slice]:
+    """Return outcomes that are known, and the rows whose they are: all of plain numbers."""
+    known = y.observed if isinstance(y, JoinedTarget) else y
+    if not isinstance(known, ObservedTarget):
+        return y, slice(None)
+    return known.values[known.rows], known.rows
+
+
 def _alone(target: Target) -> Target:
     if not isinstance(target, JoinedTarget) or len(target.tables) != 1:
         return target
@@ -119,6 +127,16 @@ def check_observed(y: FloatArray, family: Family) -> None:
         )
 
 
+def refuse_sample_weight(weights: Any) -> None:
+    """Raise where weights come beside an aggregated target."""
+    if weights is not None:
+        raise ParameterError(
+            "sample_weight: is for observed targets, got aggregated ones; tell how many people "
+            "each row stands for where rows are tied to the table: release.align(blocks, "
+            "weights=...), or weights=... beside tables by column"
+        )
+
+
 def check_sample_weight(weights: Any, n: int) -> FloatArray:
     """Return how often each of n observed rows counts; some may not count at all."""
     values = as_floats(weights, where="sample_weight", error=DomainError)
@@ -131,7 +149,8 @@ def check_sample_weight(weights: Any, n: int) -> FloatArray:
     if odd.any() or not values.any():
         got = f"{values[odd][0]:g} in row {int(np.argmax(odd))}" if odd.any() else "0 in every row"
         raise DomainError(
-            f"sample_weight: must be finite, at least 0 and not always 0, got {got}; correct it"
+            f"sample_weight: must be finite, at least 0 and not zero in every row, got {got}; "
+            "correct it"
         )
     refuse_huge(values, where="sample_weight")
     return values
@@ -163,8 +182,13 @@ def as_columns(
     X: Any,
     block: Any,
     features: Sequence[str] | None,
-    offset: Any,
     others: tuple[tuple[str, ...], ...] = (),
+    *,
+    offset: Any = None,
+    weights: Any = None,
+    weighting: str = "frequency",
+    observed: Any = None,
+    disjoint: bool = False,
 ) -> Columns:
     """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
@@ -172,11 +196,25 @@ def as_columns(
     named = isinstance(X, str | Path) or hasattr(X, "columns")
     if named:
         check_features(features)
+        for what, name in (("offset", offset), ("weights", weights), ("observed", observed)):
+            if name is not None and not isinstance(name, str):
+                raise ParameterError(
+                    f"{what}: must name a column of X, got {type(name).__name__}; pass its name"
+                )
     elif features is not None and len(features) != X.shape[1]:
         raise ParameterError(
             f"features: must name the {X.shape[1]} columns of X, got {len(features)}; correct them"
         )
-    return Columns(tuple(map(str, features or ())), block, offset, others)
+    return Columns(
+        tuple(map(str, features or ())),
+        block,
+        offset,
+        others,
+        weights,
+        weighting == "survey",
+        observed,
+        disjoint,
+    )
 
 
 def check_features(features: Any) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._frames import OUTSIDE
+from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
@@ -100,10 +101,16 @@ def _known(
     if not isinstance(release, Tables) or release.known is None:
         return {}
     told, found = release.known, {}
+    codes = tuple(map(inside, release.releases, told.codes))
     for contextual, design in designs.items():
         rows = people.known(design, told.people, context if contextual else None)
-        found[contextual] = KnownPeople(rows, told.values, told.codes)
+        found[contextual] = KnownPeople(rows, told.values, codes)
     return found
+
+
+def inside(release: Release, codes: IntArray) -> IntArray:
+    """Return blocks of people, -1 of those outside the table."""
+    return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
 def _fit(
@@ -150,9 +157,19 @@ def _likelihood_result(
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
         path=np.array(found.path),
         n_iter=found.n_iter,
-        n_people=design.n_people,
+        n_people=_n_people(design, release),
+        n_rows=design.n_rows,
         **_of_tables(design, release, family, found, d),
     )
+
+
+def _n_people(design: Design, release: Release | Tables) -> int:
+    """Return the people of a fit: those of the tables, and those who were taken out of them."""
+    first, known = (
+        (release, None) if isinstance(release, Release) else (release.first, release.known)
+    )
+    counted = int(first.n.sum()) if design.sampled else design.n_people
+    return counted if known is None or known.disjoint else counted + round(known.people.sum())
 
 
 def _of_tables(
@@ -166,6 +183,7 @@ def _of_tables(
             "n_blocks": len(release.n),
             "published": published_of(found, release.blocks, whole=whole, public=release.public),
         }
+    known = release.known
     tables = tuple(
         TableFit(
             name=name,
@@ -173,13 +191,20 @@ def _of_tables(
             n_blocks=fit.n_blocks,
             block_sd=fit.block_sd,
             goodness_of_fit=goodness_of_fit(fit),
-            published=published_of(fit, own.blocks, whole=whole, public=own.public),
+            published=published_of(
+                fit,
+                own.blocks,
+                whole=whole,
+                public=own.public,
+                less_known=known is not None and not known.disjoint,
+            ),
         )
         for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
     )
     return {
         "diagnostics": diagnose_joint(design, release, family, found, d),
         "n_blocks": sum(len(own.n) for own in release.releases),
+        "n_observed": 0 if known is None else round(known.people.sum()),
         "published": tables[0].published,
         "tables": tables,
     }
@@ -202,6 +227,11 @@ def matching_fit(
 ) -> Fit:
     """Fit the paper's estimator."""
     if isinstance(release, Tables):
+        if release.known is not None:
+            raise ParameterError(
+                f"method: matching, the paper's, takes a table alone, got one and "
+                f"{len(release.known.values):,} outcomes that are known; use method='likelihood'"
+            )
         raise ParameterError(
             f"method: matching, the paper's, takes one table, got {len(release.releases)} of the "
             "same people; use method='likelihood'"
@@ -249,6 +279,7 @@ def matching_fit(
         ),
         imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
         n_people=design.n_people,
+        n_rows=design.n_rows,
         n_blocks=len(release),
     )
 
@@ -279,6 +310,7 @@ def observed_fit(
             design, not found.complaint, found.complaint or solution.status.value
         ),
         n_people=design.n_people,
+        n_rows=design.n_rows,
         n_blocks=1,
     )
 

@@ -93,6 +93,8 @@ class Fit:
     n_iter : int
     diagnostics : Diagnostics
     n_people, n_blocks : int
+    n_rows : int
+        Rows that sums ran over, which may stand for several people each.
     covariance : (1 + d [+ d], ...) or None
         Of intercept, coef and contextual_coef; None when the method has no standard errors.
     contextual_coef : (d,) or None
@@ -110,6 +112,8 @@ class Fit:
         Published counts beside expected ones (likelihood); of the first of several tables.
     tables : tuple of TableFit
         Of a fit to several tables of the same people, else empty.
+    n_observed : int
+        People beside the tables whose outcome is known.
     """
 
     family: Family
@@ -126,6 +130,7 @@ class Fit:
     diagnostics: Diagnostics
     n_people: int
     n_blocks: int
+    n_rows: int
     covariance: FloatArray | None = None
     contextual_coef: FloatArray | None = None
     context: Context | None = None
@@ -136,6 +141,7 @@ class Fit:
     selection: Selection | None = None
     published: Published | None = None
     tables: tuple[TableFit, ...] = ()
+    n_observed: int = 0
 
     def over_effects(
         self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
@@ -161,9 +167,21 @@ class Fit:
             eta += context @ np.nan_to_num(self.contextual_coef)
         return np.asarray(eta if offset is None else eta + offset)
 
-    def without_imputed(self) -> Fit:
-        """Return the fit without personal values."""
-        return replace(self, imputed=None)
+    def without_personal(self) -> Fit:
+        """Return the fit without personal values, and without counts that tell them."""
+        fit = replace(self, imputed=None)
+        return fit.without_counts() if self.less_known else fit
+
+    @property
+    def less_known(self) -> bool:
+        """Whether counts are less people whose outcome is known, and so tell these outcomes."""
+        found = (self.published, *(table.published for table in self.tables))
+        return any(each is not None and each.less_known for each in found)
+
+    def without_counts(self) -> Fit:
+        """Return the fit without the counts it was made from."""
+        tables = tuple(replace(table, published=None) for table in self.tables)
+        return replace(self, published=None, tables=tables)
 
 
 @dataclass(frozen=True, slots=True)

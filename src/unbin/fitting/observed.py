@@ -77,9 +77,9 @@ def fit_observed(
             f"family: {family.name!r} needs published bins, got observed targets; pass "
             "unbin.aggregate(y, blocks, bins).align(blocks), or choose another family"
         )
-    units = units_of_values(y, family)
-    y, design = units.into(y[design.order]), design.in_units(units)
-    p, weights = design.n_parameters, design.in_memory().weights
+    y, weights = y[design.order], design.in_memory().weights
+    units = units_of_values(y, family, weights)
+    y, design, p = units.into(y), design.in_units(units), design.n_parameters
     theta = np.zeros(p)
     mean = float(np.average(y, weights=weights))
     level = family.link(family.interior(np.full(1, mean))) - design.block_means[0, -1]
@@ -160,7 +160,7 @@ def _covariance(
     """Return (I + R)^-1 I (I + R)^-1, which is I^-1 without a ridge."""
     # a divergence is minus the log density times the dispersion
     scale = family.dispersion(nuisance) if isinstance(family, BregmanFamily) else 1.0
-    ridge = np.diag(design.ridge(alpha)) * design.n_people / scale
+    ridge = np.diag(design.ridge(alpha)) * design.people.sum() / scale
     bread = np.linalg.pinv(information + ridge, hermitian=True)
     return np.asarray(bread @ information @ bread)
 

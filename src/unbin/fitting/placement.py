@@ -16,7 +16,14 @@ from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_mas
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import AlignmentError, DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
-from unbin.fitting.by_column import as_by_column, features_in, tables_of
+from unbin.fitting.by_column import (
+    ByColumn,
+    as_by_column,
+    check_named,
+    column_in,
+    features_in,
+    tables_of,
+)
 from unbin.fitting.inputs import (
     Target,
     as_columns,
@@ -26,16 +33,18 @@ from unbin.fitting.inputs import (
     check_offset,
     check_rows,
     check_sample_weight,
+    refuse_sample_weight,
     warn_of_disagreement,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
 from unbin.release.join import JoinedTarget, Tables
-from unbin.release.observed import ObservedTarget
+from unbin.release.observed import ObservedTarget, as_observed, warn_of_nobody
 from unbin.release.target import AggregatedTarget
-from unbin.release.weights import WEIGHTINGS
+from unbin.release.weights import WEIGHTINGS, check_weights
 from unbin.rows.engines import Blocks, Engine, Everybody
 from unbin.rows.parts import one_blas_thread
+from unbin.rows.sources import Columns
 from unbin.rows.survey import Surveyed
 from unbin.rows.wide import check_wide
 
@@ -89,9 +98,19 @@ def check_given(given: Given, *, source: bool, mapped: bool) -> None:
         raise ParameterError(
             "disjoint: is about outcomes that are known, got none; pass observed=..."
         )
-    if source or mapped or given.block is not None:
+    listed = given.features if isinstance(given.features, list | tuple) else ()
+    for what, name in (("weights", given.weights), ("observed", given.observed)):
+        if isinstance(name, str) and name in listed:
+            raise ParameterError(
+                f"{what}: must be a column of its own, got {name!r}, which is among the features; "
+                "leave it out there"
+            )
+    named = source or mapped
+    if named or given.block is not None:
+        refuse_sample_weight(given.sample_weight)
+    if named:
         return
-    if given.weights is not None:
+    if given.weights is not None and given.block is None:
         raise ParameterError(
             "weights: name a column of files and frames, got arrays; rows are tied to a table by "
             "release.align(blocks, weights=...), and observed targets take sample_weight"
@@ -121,36 +140,19 @@ def place(
     """
     check_given(given, source=is_source(X), mapped=isinstance(y, Mapping))
     if is_source(X):
-        tables = tables_of(X, y, given.block)
-        named = _named(model.contextual)
-        if named is not None:
-            tables = [each.led_by(named) for each in tables]
-        block, *others = tables[0].columns
-        columns = as_columns(X, block, given.features, given.offset, tuple(others))
-        with engine.parts(X, columns) as parts, computing():
-            surveyed = Surveyed.of(parts)
-            whole = surveyed.whole
-            check_width(len(whole.mean))
-            people = engine.people(surveyed)
-            aligned = [each.aligned(whole.partitions) for each in tables]
-            found = [(people, _prepared(release, model, family)) for release in aligned]
-            names = np.array(columns.features, dtype=object) if columns.features else None
-            yield Placed(found, False, isinstance(y, list | tuple), people.n_features, names)
+        with _in_parts(X, y, given, engine=engine, family=family, model=model) as placed:
+            yield placed
         return
     if isinstance(y, Mapping):
-        y = as_by_column(X, y, given.block).target(X)
-        X, offset = features_in(X, given.features, given.offset)
-        given = Given(offset)
+        y = _target_in(X, y, given)
+        offset, _ = column_in(X, "offset", given.offset)
+        X, given = features_in(X, given.features), Given(offset)
     X = refuse_masked(X, where="X")
     engine.check(X)
     own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
-    if targets is not None and given.sample_weight is not None:
-        raise ParameterError(
-            "sample_weight: is for observed targets, got aggregated ones; tell how many people "
-            "each row stands for where rows are tied to the table: release.align(blocks, "
-            "weights=...)"
-        )
+    if targets is not None:
+        refuse_sample_weight(given.sample_weight)
     # scikit-learn sets attributes of the model, which a failed fit must leave as they were
     model = clone(model)
     if not engine.takes_blocks and (given.block is not None or given.features is not None):
@@ -171,9 +173,7 @@ def place(
         offset = check_offset(offset, n, family)
     tied: list[tuple[Blocks, Release | Tables]]
     if targets is None:
-        blocks = engine.blocks(given.block, n)
-        aligned = [release.align_to(blocks.names, blocks.size) for release in as_releases(y)]
-        tied = [(blocks, release) for release in aligned]
+        tied = _beside(engine, given, n, as_releases(y))
     else:
         check_rows(targets, n)
         tied = [_tied(target, model.contextual) for target in targets]
@@ -181,6 +181,74 @@ def place(
     with computing():
         found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
         yield Placed(found, False, isinstance(y, list | tuple), d, names)
+
+
+@contextmanager
+def _in_parts(
+    X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
+) -> Iterator[Placed]:
+    """Place people who are in files or on a cluster."""
+    several, tables = isinstance(y, list | tuple), tables_of(X, y, given.block)
+    if several and given.observed is not None:
+        raise ParameterError(
+            "observed: is the outcome of one target, got a list of releases; fit them one by one"
+        )
+    named = _named(model.contextual)
+    if named is not None:
+        tables = [each.led_by(named) for each in tables]
+    columns = _columns(X, tables[0], given)
+    weighting = None if given.weights is None else given.weighting
+    with engine.parts(X, columns) as parts, computing():
+        surveyed = Surveyed.of(parts)
+        check_width(len(surveyed.whole.mean))
+        if given.observed is not None and surveyed.known is None:
+            warn_of_nobody("observed")
+        people = engine.people(surveyed)
+        found = []
+        for each in tables:
+            aligned = each.aligned(surveyed, weighting=weighting, disjoint=given.disjoint)
+            found.append((people, _prepared(aligned, model, family)))
+        names = np.array(columns.features, dtype=object) if columns.features else None
+        yield Placed(found, False, several, people.n_features, names)
+
+
+def _columns(X: Any, tables: ByColumn, given: Given) -> Columns:
+    """Return the columns of files, or of a frame on a cluster, that are read."""
+    for what in ("offset", "weights", "observed"):
+        check_named(X, what, getattr(given, what))
+    block, *others = tables.columns
+    return as_columns(
+        X,
+        block,
+        given.features,
+        tuple(others),
+        offset=given.offset,
+        weights=given.weights,
+        weighting=given.weighting,
+        observed=given.observed,
+        disjoint=given.disjoint,
+    )
+
+
+def _target_in(X: Any, y: Mapping[Any, Any], given: Given) -> Target:
+    """Return tables by column, tied to the rows of a frame."""
+    tables, known = as_by_column(X, y, given.block), None
+    values, where = column_in(X, "weights", given.weights)
+    weights = check_weights(values, given.weighting, len(X), where=where)
+    if given.observed is not None:
+        values, where = column_in(X, "observed", given.observed)
+        known = as_observed(values, disjoint=given.disjoint, where=where)
+    return tables.target(X, weights, known)
+
+
+def _beside(
+    engine: Engine, given: Given, n: int, releases: Sequence[Release]
+) -> list[tuple[Blocks, Release | Tables]]:
+    """Return the blocks of rows whose ids came beside them, and what was published about each."""
+    sampled = given.weighting == "survey"
+    blocks, people = engine.blocks(given.block, n, given.weights, sampled=sampled)
+    how = None if given.weights is None else given.weighting
+    return [(blocks, each.align_to(blocks.names, people, weighting=how)) for each in releases]
 
 
 def _observed(
@@ -231,6 +299,9 @@ def _those_known(
     if not len(rows):
         raise DomainError("y: must hold outcomes, got NaN in every row; join tables to them")
     X = take_rows(X, rows)
+    if weights is None and isinstance(y, JoinedTarget) and y.given:
+        tied = y.given[0].weights
+        weights = None if tied is None else tied.values
     weights = None if weights is None else as_floats(weights, where="sample_weight")[rows]
     offset = None if given.offset is None else as_floats(given.offset, where="offset")[rows]
     return X, known.values[rows], weights, replace(given, offset=offset)
@@ -244,7 +315,7 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
     if own:
         if given.features is None:
             return X, None
-        return X, np.array(as_columns(X, "block", given.features, None).features, dtype=object)
+        return X, np.array(as_columns(X, "block", given.features).features, dtype=object)
     if is_wide(X):
         X = check_wide(X)
         names = X.get_names("column")
@@ -275,7 +346,7 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
         return _blocks(target), target.release
     if named is not None:
         target = target.led_by(check_choice("contextual", named, target.names))
-    warn_of_disagreement(target.published, target.crossed)
+    warn_of_disagreement(target.of_everybody, target.crossed)
     first, *others = target.tables
     blocks = _blocks(first, tuple(table.codes for table in others))
     if target.observed is None:

@@ -12,6 +12,7 @@ from unbin.families import BregmanFamily
 from unbin.fitting.model import Fit
 from unbin.likelihood.heldout import log_scores
 from unbin.matching.fit import release_divergence
+from unbin.matching.repeated import total_divergence
 from unbin.release.target import AggregatedTarget
 from unbin.rows.design import Design, lay_out
 
@@ -34,11 +35,18 @@ def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
 
 
 def score_target(
-    fit: Fit, method: str, y: Sequence[AggregatedTarget] | FloatArray, eta: FloatArray
+    fit: Fit,
+    method: str,
+    y: Sequence[AggregatedTarget] | FloatArray,
+    eta: FloatArray,
+    weights: FloatArray | None = None,
 ) -> float:
-    """Return the score of a prediction; see ``AggregatedGLM.score``."""
+    """Return the score of a prediction; see ``AggregatedGLM.score``.
+
+    ``weights`` are those of observed targets.
+    """
     if isinstance(y, np.ndarray):
-        return _explained(fit, y, eta)
+        return _explained(fit, y, eta, weights)
     if method == "matching":
         assert isinstance(fit.family, BregmanFamily)
         if len(y) > 1:
@@ -46,7 +54,7 @@ def score_target(
                 f"score: matching takes one table, got {len(y)} of the same people; score them one "
                 "by one"
             )
-        design, laid_out = _laid_out(y[0], eta)
+        design, laid_out = lay_out_eta(y[0], eta)
         return -release_divergence(y[0].release, fit.family, design, laid_out)
     scores = np.concatenate([_log_scores(fit, table, eta) for table in y])
     people, known = np.concatenate([table.release.n for table in y]), np.isfinite(scores)
@@ -57,14 +65,22 @@ def score_target(
     return float(scores[known].sum() / people[known].sum())
 
 
-def _laid_out(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:
-    design = lay_out(np.empty((len(eta), 0)), table.codes, len(table.release))
+def lay_out_eta(table: AggregatedTarget, eta: FloatArray) -> tuple[Design, FloatArray]:
+    """Return rows without features by the blocks of a table, and their linear predictor."""
+    people = table.weights
+    design = lay_out(
+        np.empty((len(eta), 0)),
+        table.codes,
+        len(table.release),
+        weights=None if people is None else people.values,
+        sampled=people is not None and people.sampled,
+    )
     return design, eta[design.order]
 
 
 def _log_scores(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> FloatArray:
     """Return the log score of each block's counts, NaN where there are none."""
-    design, laid_out = _laid_out(table, eta)
+    design, laid_out = lay_out_eta(table, eta)
     edges = None if fit.bins is None else (fit.bins.lower, fit.bins.upper)
     nuisance = fit.nuisance if fit.bins is None else fit.bins.thresholds
     return log_scores(
@@ -75,15 +91,18 @@ def _log_scores(fit: Fit, table: AggregatedTarget, eta: FloatArray) -> FloatArra
         nuisance,
         edges=edges,
         average=fit.over_effects,
+        weights=design.in_memory().weights,
     )
 
 
-def _explained(fit: Fit, y: FloatArray, eta: FloatArray) -> float:
+def _explained(fit: Fit, y: FloatArray, eta: FloatArray, weights: FloatArray | None) -> float:
     """Return D², or R² where the family has no divergence."""
     family, mean = fit.family, predict_mean(fit, eta)
+    people = np.ones(len(y)) if weights is None else weights
+    average = np.full_like(y, np.average(y, weights=weights))
     if isinstance(family, BregmanFamily):
-        null = float(family.divergence(y, np.full_like(y, y.mean())).sum())
-        error = family.total_divergence(y, eta, mean)
+        null = float(people @ family.divergence(y, average))
+        error = total_divergence(family, y, eta, mean, weights)
     else:
-        null, error = float(((y - y.mean()) ** 2).sum()), float(((y - mean) ** 2).sum())
+        null, error = float(people @ (y - average) ** 2), float(people @ (y - mean) ** 2)
     return 1.0 - error / null if null > 0 else float(error == 0)

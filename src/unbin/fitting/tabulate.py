@@ -11,6 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
+from unbin.release.words import people_text, plural
 
 _MOST_LINES = 12
 """Tables, and coefficients, that a summary speaks of one by one."""
@@ -62,7 +63,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     """Return the summary of a fit."""
     facts: tuple[tuple[str, str], ...] = (
         ("Family:", fit.family.name),
-        ("People:", f"{fit.n_people:,}"),
+        ("People:", people_in_rows(fit)),
         ("Method:", method),
         ("Blocks:", f"{fit.n_blocks:,}"),
         ("Alpha:", f"{fit.alpha:.3g}"),
@@ -72,12 +73,21 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     )
     if fit.tables:
         facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])
+    if fit.n_observed:
+        facts = (*facts[:5], ("Observed:", people_text(fit.n_observed)), *facts[5:])
     notes = [f"Status: {fit.status.value}"]
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
+    who = "Tables and observed people hold" if fit.n_observed else who
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
+
+
+def people_in_rows(fit: Fit) -> str:
+    """Return how many people a fit is of, and in how many rows where these stand for several."""
+    rows = "" if fit.n_rows == fit.n_people else f" in {plural(fit.n_rows, 'row')}"
+    return f"{fit.n_people:,}{rows}"
 
 
 def glance(fit: Fit, method: str) -> dict[str, Any]:
@@ -87,6 +97,7 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
         "family": [fit.family.name],
         "method": [method],
         "n_people": [fit.n_people],
+        "n_observed": [fit.n_observed],
         "n_blocks": [fit.n_blocks],
         "alpha": [fit.alpha],
         "dispersion": [fit.dispersion],

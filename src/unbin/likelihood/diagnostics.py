@@ -7,6 +7,7 @@ fewer blocks no figure is to be trusted, and from one block no method recovered 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -27,7 +28,7 @@ from unbin.likelihood.inference import (
 )
 from unbin.likelihood.start import EcologicalFit, block_means_regression, fitted_values
 from unbin.release import Release
-from unbin.release.join import Tables
+from unbin.release.join import Tables, distinct_names
 from unbin.rows.design import Design
 
 _LARGEST_RELATIVE_ERROR = 0.2
@@ -213,6 +214,8 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     shift = int(design.fit_intercept)
     oracle = design.gram(fit.theta, partial(told_by_person, family, fit.nuisance))
     p = len(oracle)
+    if fit.known is not None:
+        oracle = oracle + fit.known[:p, :p]
     best = np.diag(solve_scaled(oracle, np.eye(p)))[shift:]
     ours = np.diag(fit.model_covariance)[shift:p]
     ok = (ours > 0) & (best > 0)
@@ -279,9 +282,9 @@ class Diagnostics:
     warnings : tuple of str
         Plain sentences about what may be wrong.
     tables : tuple of str
-        The tables of a fit to several.
+        The tables of a fit to several; last "observed", if the outcome of some people is known.
     information : (T, d) or None
-        The share of each table in the information on each coefficient; columns sum to 1.
+        The share of each of them in the information on each coefficient; columns sum to 1.
     """
 
     identified: bool
@@ -342,12 +345,17 @@ def diagnose_joint(
     """Judge a fit to several tables of the same people."""
     pairs = zip(tables.names, tables.releases, strict=True)
     blocks = [f"{name} {block}" for name, own in pairs for block in own.blocks]
-    shares = [own.share for own in fit.tables if own.share is not None]
+    shares = [own.share for own in (*fit.tables, fit) if own.share is not None]
     return replace(
         _judged(design, family, fit, d, blocks, None),
-        tables=tables.names,
+        tables=told_by(tables.names, observed=fit.share is not None),
         information=np.stack(shares)[:, :d],
     )
+
+
+def told_by(tables: Sequence[str], *, observed: bool) -> tuple[str, ...]:
+    """Return what the information of a fit to several tables comes from, by name."""
+    return distinct_names([*tables, "observed"]) if observed else tuple(tables)
 
 
 def _judged(

@@ -93,7 +93,9 @@ def expected_counts(
     )
     found = count_sums(rows, family, counts.lower, counts.upper, np.zeros(0), nuisance)[0]
     if weights is not None:
-        found *= (counts.n / np.add.reduceat(weights, start[:-1]))[:, None]
+        people = np.add.reduceat(weights, start[:-1])
+        # of a block whose people are all known no row is left
+        found *= np.where(people > 0, counts.n / np.maximum(people, 1e-300), 1.0)[:, None]
     return found
 
 

@@ -78,7 +78,10 @@ class LikelihoodFit:
         Of a fit to several tables: what is said above, of each of them. The fit as a whole then
         has the blocks of all, one table after the other, and everybody in the refined bins.
     share : (d,) or None
-        Of one of several tables: its share in the information on each slope.
+        Of one of several tables: its share in the information on each slope; of the fit as a whole
+        that of people whose outcome is known, if there are any.
+    known : (p, p) or None
+        The information of these people.
     """
 
     theta: FloatArray
@@ -102,6 +105,7 @@ class LikelihoodFit:
     means: FloatArray | None
     tables: tuple[LikelihoodFit, ...] = ()
     share: FloatArray | None = None
+    known: FloatArray | None = None
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
@@ -123,6 +127,7 @@ class LikelihoodFit:
             covariance=self.covariance * square,
             information=self.information / square,
             model_covariance=self.model_covariance * square,
+            known=None if self.known is None else self.known / square,
             counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,

@@ -42,7 +42,6 @@ from unbin.likelihood.moments import (
 )
 from unbin.likelihood.problem import Problem, make_problem
 from unbin.likelihood.quasi_score import (
-    Evidence,
     ScoreSums,
     corrected,
     evidence,
@@ -277,7 +276,7 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
         evidence(table, replace(part, covariance=part.covariance.copy()))
         for table, part in zip(problem.tables, moments, strict=True)
     ]
-    sampled = _corrections(problem, said_of, free) if problem.first.design.sampled else None
+    sampled = _corrections(problem, moments, free) if problem.first.design.sampled else None
     for t, (table, said) in enumerate(zip(problem.tables, said_of, strict=True)):
         weighed = weigh_blocks(table, said)
         sums = summed([weighed], pulled)
@@ -304,31 +303,36 @@ def joint_sums(problem: JointProblem, free: FloatArray, penalty: FloatArray) -> 
 
 
 def _corrections(
-    problem: JointProblem, said: Sequence[Evidence], free: FloatArray
+    problem: JointProblem, moments: Sequence[BlockMoments], free: FloatArray
 ) -> list[tuple[FloatArray, FloatArray]]:
     """Return, per table, the corrections of score and information where rows are a sample."""
-    pairs = zip(problem.tables, said, strict=True)
+    pairs = zip(problem.tables, moments, strict=True)
     blocks = tuple(sampled_blocks(table, own) for table, own in pairs)
-    scores, taken = problem.first.design.total(joint_sampled, problem.views(), free, blocks)
+    cuts = tuple(table.cuts for table in problem.tables)
+    scores, taken = problem.first.design.total(joint_sampled, problem.views(), free, blocks, cuts)
     return [(own.arrays[0], taken[t]) for t, own in enumerate(scores)]
 
 
 @kernel
 def joint_sampled(
-    rows: Rows, views: tuple[View, ...], free: FloatArray, blocks: tuple[Sampled, ...]
+    rows: Rows,
+    views: tuple[View, ...],
+    free: FloatArray,
+    blocks: tuple[Sampled, ...],
+    cuts: tuple[IntArray | None, ...],
 ) -> tuple[tuple[BlockSums, ...], FloatArray]:
     """Return, per table, what ``sampled_rows`` does."""
     partitions, p = partitions_of(rows), len(free)
     scores = [np.zeros((len(names), p)) for names, _ in partitions]
     taken, coordinates = np.zeros((len(views), p, p)), views[0].law.coordinates
     for tile in tiles_of(rows, max(view.law.n_statistics for view in views), p):
-        models = _models(rows, views, partitions, tile, free, False)
+        models = _models(rows, views, partitions, tile, free, True)
         x, people = rows.matrix[tile], rows.people(tile)
         for t, (names, place) in enumerate(partitions):
             code = names[place[tile]]
-            own, square = correct(models[t], x, people, code, blocks[t], coordinates, free)
+            own, less = correct(models[t], x, people, code, blocks[t], coordinates, free, cuts[t])
             add_to(place[tile], own, scores[t])
-            taken[t] += square
+            taken[t] += less
     found = zip(partitions, scores, strict=True)
     return tuple(BlockSums(names, (score,)) for (names, _), score in found), taken
 

@@ -90,7 +90,8 @@ def fit_joint(
         known = replace(known, values=np.nextafter(known.values, np.inf))
     problem = make_joint(design.in_units(units), scaled, family, known)
     _check_informative(problem)
-    penalty = ridge_penalty(problem.first, alpha * units.slope**2)
+    n_known = 0 if problem.known is None else int(problem.known.counts.n.sum())
+    penalty = ridge_penalty(problem.first, alpha * units.slope**2, n_known)
     first = Start.of(problem)
     if start is None:
         free = first.point()
@@ -112,6 +113,11 @@ def fit_joint(
 
 
 def _check_informative(problem: JointProblem) -> None:
+    if problem.first.family.free_shape and len(problem.upper) < 2:
+        raise ReleaseError(
+            "tables: a family with thresholds needs the bins of a table, got none that still "
+            "counts somebody whose outcome is not known; use another family"
+        )
     tells = [table.counts.informative or table.means is not None for table in problem.tables]
     if not any(tells) and problem.known is None:
         raise ReleaseError(
@@ -343,10 +349,15 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         block_average=float(sum(average)),
         n_blocks=sum(informed),
         means=_means(problem),
+        known=None if sums.known is None else back.T @ sums.known.information @ back,
     )
     shift = int(first.design.fit_intercept) - first.coordinates.fixed_intercept
     slopes = slice(shift, first.coordinates.n_slopes)
-    shares = [np.diag(bare @ own.information @ bare)[slopes] for own in sums.tables]
+    total = np.maximum(np.diag(bare)[slopes], 1e-300)
+
+    def share(information: FloatArray) -> FloatArray:
+        return np.asarray(np.diag(bare @ information @ bare)[slopes] / total)
+
     tables = tuple(
         replace(
             whole,
@@ -360,11 +371,12 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
             block_average=average[t],
             n_blocks=informed[t],
             means=None if table.means is None else table.means.mean,
-            share=shares[t] / np.maximum(np.diag(bare)[slopes], 1e-300),
+            share=share(own.information),
         )
         for t, (table, own) in enumerate(pairs)
     )
-    return replace(whole, tables=tables)
+    known = None if sums.known is None else share(sums.known.information)
+    return replace(whole, tables=tables, share=known)
 
 
 def _means(problem: JointProblem) -> FloatArray | None:

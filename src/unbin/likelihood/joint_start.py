@@ -91,12 +91,19 @@ class Start:
         return table.coordinates.join(theta, nuisance)
 
     def _shares_below(self) -> FloatArray:
-        """Return the share of people at or below each refined cut, of all tables that have it."""
+        """Return the share of people at or below each refined cut, of all tables that have it.
+
+        People whose outcome is known included.
+        """
         below, people = (np.zeros(len(self.problem.upper) - 1) for _ in range(2))
         for table in self.problem.tables:
             pooled = table.counts.count[table.counts.known].sum(axis=0)
             below[table.cuts] += np.cumsum(pooled)[:-1]
             people[table.cuts] += pooled.sum()
+        if self.problem.known is not None:
+            pooled = self.problem.known.counts.count.sum(axis=0)
+            below += np.cumsum(pooled)[:-1]
+            people += pooled.sum()
         return np.asarray(np.maximum.accumulate(below / np.maximum(people, 1)))
 
 

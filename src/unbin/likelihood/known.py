@@ -41,7 +41,7 @@ class KnownPeople:
     values : (m,)
         Their outcomes.
     codes : tuple of (m,)
-        Their block in each table.
+        Their block in each table, -1 for people outside it.
     """
 
     design: Design
@@ -81,23 +81,26 @@ def known_problem(
     values = people.values
     n = np.rint(people.design.people).astype(np.int64)
     if not family.free_shape:
-        edges = bins_between(_cuts(values, family), family.domain)
+        edges = bins_between(_cuts(values, n, family), family.domain)
     lower, upper = edges
     count = np.zeros((len(n), len(lower)))
     count[np.arange(len(n)), np.searchsorted(upper[:-1], values)] = n
     counts = PublishedCounts(n, lower, upper, count, np.ones(len(n), dtype=bool))
     means = None
     if not family.free_shape:
-        means = PublishedMeans(values, float(np.sqrt(np.average(values**2))) or 1.0)
+        means = PublishedMeans(values, float(np.sqrt(np.average(values**2, weights=n))) or 1.0)
     return Problem(people.design, counts, family, coordinates, means, 0.0)
 
 
-def _cuts(values: FloatArray, family: Family) -> FloatArray:
-    """Return the quantiles between which the dispersion is looked for."""
-    n_bins = min(len(values) // _PEOPLE_PER_BIN, _MOST_BINS) if family.nuisance_names else 1
+def _cuts(values: FloatArray, n: IntArray, family: Family) -> FloatArray:
+    """Return the quantiles between which the dispersion is looked for; ``n`` people have each."""
+    n_bins = min(int(n.sum()) // _PEOPLE_PER_BIN, _MOST_BINS) if family.nuisance_names else 1
     if n_bins < 2:
         return np.zeros(0)
-    cuts = np.unique(np.quantile(values, np.arange(1, n_bins) / n_bins, method="inverted_cdf"))
+    order = np.argsort(values)
+    below = np.cumsum(n[order])
+    rank = -(-below[-1] * np.arange(1, n_bins) // n_bins)
+    cuts = np.unique(values[order][np.searchsorted(below, rank)])
     return np.asarray(cuts[(cuts < values.max()) & (cuts > family.domain.low)])
 
 
@@ -123,4 +126,4 @@ def add_known(pulls: Sequence[FloatArray], codes: Sequence[IntArray], along: Flo
     """Add what known people contribute to the pull of each table's blocks, (B, p)."""
     for pull, code in zip(pulls, codes, strict=True):
         if len(pull):
-            np.add.at(pull, code, along)
+            np.add.at(pull, code[code >= 0], along[code >= 0])

@@ -6,7 +6,8 @@ them (the limit of iterative proportional fitting) are
 
     Q_ik ∝ q_ik exp(Σ_t λ_{c_t(i, k)}),   Σ_k Q_ik = 1,
 
-with λ the minimum of the convex dual Σ_i log Σ_k q_ik exp(Σ_t λ) - Σ total λ. Sweeps over one table
+with λ the minimum of the convex dual Σ_i w_i log Σ_k q_ik exp(Σ_t λ) - Σ total λ, where row i
+stands for w_i people. Sweeps over one table
 after the other crawl where tables overlap and where counts force shares to 0 or 1. So Newton's
 method takes over after the first, its steps found by conjugate gradients: a product with the
 Hessian is one pass over the people, and nothing is as large as the number of cells squared.
@@ -60,11 +61,14 @@ class Cells:
         The bin of the table that holds each bin.
     first : (T + 1,)
         The first cell of each table; last, the number of cells.
+    people : (n,)
+        Those that each row stands for.
     """
 
     base: IntArray
     bins: BinArray
     first: IntArray
+    people: FloatArray
 
     @property
     def size(self) -> int:
@@ -102,7 +106,7 @@ class Raked:
         λ of every cell, in which the shares are q exp(Σ λ), rows scaled to 1.
     share : (n, K)
     cell : (C,)
-        Sums of the shares by cell.
+        Sums of the shares of people by cell.
     """
 
     factor: FloatArray
@@ -181,18 +185,20 @@ class _Dual:
 
     def evaluate(self, at: FloatArray) -> tuple[float, FloatArray]:
         """Move to a point; return the dual and what the sums lack."""
-        base, bins, total = self.cells.base, self.cells.bins, self.margins.total
-        value = tilt(self.q, base, bins, self.factor(at), self.share, self.cell)
+        total = self.margins.total
+        value = tilt(self.q, self.cells, self.factor(at), self.share, self.cell)
         return value - float((total * at).sum()), total - self.margins.sums(self.cell)
 
     def curvature(self, along: FloatArray) -> FloatArray:
         """Return the product of the Hessian and a direction."""
-        base, bins, slot = self.cells.base, self.cells.bins, self.margins.slot
-        return self.margins.sums(_curvature(self.share, base, bins, along[slot]))
+        cells, slot = self.cells, self.margins.slot
+        found = _curvature(self.share, cells.people, cells.base, cells.bins, along[slot])
+        return self.margins.sums(found)
 
     def spread(self) -> FloatArray:
         """Return the diagonal of the Hessian, about, never 0."""
-        cell = _spread(self.share, self.cells.base, self.cells.bins, self.cells.size)
+        cells = self.cells
+        cell = _spread(self.share, cells.people, cells.base, cells.bins, cells.size)
         return self.margins.sums(cell) + 1e-12
 
 
@@ -247,24 +253,30 @@ def _gather(values, base, bins, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, error_model="numpy", inline="always")
-def _scatter(values, base, bins, cell):  # type: ignore[no-untyped-def]
-    """Add the values of a person's bins to the cells of all tables."""
+def _scatter(values, people, base, bins, cell):  # type: ignore[no-untyped-def]
+    """Add the values of the bins of a row's people to the cells of all tables."""
     for t in range(len(base)):
         j, held = bins[t, 0], 0.0
         for k in range(len(values)):  # bins of a table follow each other
             if bins[t, k] != j:
-                cell[base[t] + j] += held
+                cell[base[t] + j] += people * held
                 j, held = bins[t, k], 0.0
             held += values[k]
-        cell[base[t] + j] += held
+        cell[base[t] + j] += people * held
+
+
+def tilt(
+    q: FloatArray, cells: Cells, factor: FloatArray, share: FloatArray, cell: FloatArray
+) -> float:
+    """Write the shares q exp(Σ factor), rows scaled to 1, and their sums over people by cell.
+
+    Returns Σ_i w_i log Σ_k q_ik exp(Σ_t factor).
+    """
+    return float(_tilt(q, cells.people, cells.base, cells.bins, factor, share, cell))
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tilt(q, base, bins, factor, share, cell):  # type: ignore[no-untyped-def]
-    """Write the shares q exp(Σ factor), rows scaled to 1, and their sums by cell.
-
-    Returns Σ_i log Σ_k q_ik exp(Σ_t factor).
-    """
+def _tilt(q, people, base, bins, factor, share, cell):  # type: ignore[no-untyped-def]
     n, n_bins = q.shape
     own = bins.shape[1] > 1
     cell[:] = 0.0
@@ -280,15 +292,15 @@ def tilt(q, base, bins, factor, share, cell):  # type: ignore[no-untyped-def]
         for k in range(n_bins):
             share[i, k] = q[i, k] * np.exp(log[k] - largest) if q[i, k] > 0 else 0.0
             total += share[i, k]
-        value += largest + np.log(total)
+        value += people[i] * (largest + np.log(total))
         for k in range(n_bins):
             share[i, k] /= total
-        _scatter(share[i], base[i], bins[:, r], cell)
+        _scatter(share[i], people[i], base[i], bins[:, r], cell)
     return value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _curvature(share, base, bins, along):  # type: ignore[no-untyped-def]
+def _curvature(share, people, base, bins, along):  # type: ignore[no-untyped-def]
     """Return the change of the sums by cell for factors that change ``along``."""
     n, n_bins = share.shape
     own = bins.shape[1] > 1
@@ -301,13 +313,13 @@ def _curvature(share, base, bins, along):  # type: ignore[no-untyped-def]
             mean += share[i, k] * change[k]
         for k in range(n_bins):
             change[k] = share[i, k] * (change[k] - mean)
-        _scatter(change, base[i], bins[:, r], cell)
+        _scatter(change, people[i], base[i], bins[:, r], cell)
     return cell
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _spread(share, base, bins, size):  # type: ignore[no-untyped-def]
-    """Return Σ s (1 - s) by cell, s the share of a person in the cell."""
+def _spread(share, people, base, bins, size):  # type: ignore[no-untyped-def]
+    """Return Σ w s (1 - s) by cell, s the share of a row's people in the cell."""
     n, n_bins = share.shape
     n_tables, own = base.shape[1], bins.shape[1] > 1
     cell = np.zeros(size)
@@ -317,8 +329,8 @@ def _spread(share, base, bins, size):  # type: ignore[no-untyped-def]
             j, held = bins[t, r, 0], 0.0
             for k in range(n_bins):
                 if bins[t, r, k] != j:
-                    cell[base[i, t] + j] += held * (1 - held)
+                    cell[base[i, t] + j] += people[i] * held * (1 - held)
                     j, held = bins[t, r, k], 0.0
                 held += share[i, k]
-            cell[base[i, t] + j] += held * (1 - held)
+            cell[base[i, t] + j] += people[i] * held * (1 - held)
     return cell

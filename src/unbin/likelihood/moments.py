@@ -8,7 +8,9 @@ count). People are independent given their features, so with q_i the bin probabi
 
 exactly. A row that stands for w people counts w times. If the rows are a sample of the people, w
 their design weights, m_b is itself an estimate: its variance Σ w (w - 1)(q_i - q̄)(q_i - q̄)ᵀ, with q̄
-the mean of the block, is added to S_b. Sums over rows add over parts of the rows, wherever they
+the mean of the block, is added to S_b, times k / (k - 1) where the rows are worth k of equal
+weights. Of a single row there is no such variance; its block then weighs as much as one person
+does. Sums over rows add over parts of the rows, wherever they
 are, and tiles of a few thousand rows are worked on at a time, so that no array grows with n × K.
 """
 
@@ -30,6 +32,8 @@ from unbin.rows.rows import Rows, kernel
 
 _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
+ALONE = 1e-9
+"""1 - Σ w² / (Σ w)² of a block below which it has one row only."""
 
 EFFECT_NODES = 5
 """Quadrature points of a random intercept."""
@@ -54,6 +58,8 @@ class BlockMoments:
         Derivative with respect to a shift of eta common to the block.
     covariance : (B, L, L)
         Zeros when it was not asked for.
+    sampling : SamplingVariance or None
+        What part of it comes of the rows being a sample.
     """
 
     blocks: slice
@@ -61,6 +67,24 @@ class BlockMoments:
     derivative: FloatArray
     shift: FloatArray
     covariance: FloatArray
+    sampling: SamplingVariance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingVariance:
+    """Covariance of expected statistics that comes of the rows being a sample.
+
+    Attributes
+    ----------
+    covariance : (B, L, L)
+    level, once, twice : (B,), (B, L), (B, L, L)
+        Σ v, Σ v (q_i - q̄) and Σ v (q_i - q̄)(q_i - q̄)ᵀ, v = w (w - 1).
+    """
+
+    covariance: Any
+    level: Any
+    once: Any
+    twice: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,20 +363,31 @@ def finish(
         cross *= factor[:, None, None]
         mean *= factor[:, None]
         slopes *= factor[:, None, None]
+    sampled = None
     if sampling and covariance:
-        cross += _of_sampling(problem, blocks, mean, *sampling)
+        sampled = _sampling_variance(problem, blocks, mean, cross, *sampling)
+        cross += sampled.covariance
     derivative = problem.coordinates.to_free(free, slopes, problem.cuts)
-    return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross)
+    return BlockMoments(blocks, mean, derivative, slopes[:, :, 0], cross, sampled)
 
 
-def _of_sampling(
-    problem: Problem, blocks: slice, mean: Any, level: Any, once: Any, twice: Any
-) -> Any:
-    """Return the variance of expected statistics that comes of the rows being a sample."""
-    average = mean / like(mean, problem.counts.n[blocks].astype(np.float64))[:, None]
+def _sampling_variance(
+    problem: Problem, blocks: slice, mean: Any, cross: Any, level: Any, once: Any, twice: Any
+) -> SamplingVariance:
+    """Turn sums of ``add_sampling`` into covariances; ``cross`` is that of people given features.
+
+    Of arrays or of tensors.
+    """
+    n = like(mean, problem.counts.n[blocks].astype(np.float64))
+    factor = 1.0 if problem.factor is None else like(mean, problem.factor[blocks])
+    average = mean / n[:, None]
     apart = once[:, :, None] * average[:, None, :]
     square = average[:, :, None] * average[:, None, :]
-    found = twice - apart - apart.swapaxes(1, 2) + level[:, None, None] * square
-    if problem.factor is not None:
-        found = found * like(mean, problem.factor[blocks])[:, None, None] ** 2
-    return found
+    twice = twice - apart - apart.swapaxes(1, 2) + level[:, None, None] * square
+    once = once - level[:, None] * average
+    people = n / factor
+    rest = (1 - (level + people) / people**2).clip(ALONE)  # 1 - Σ w² / (Σ w)²
+    found = twice * (factor**2 / rest)[:, None, None]
+    alone = rest <= ALONE
+    found[alone] = cross[alone] * (level * factor**2 / n)[alone, None, None]
+    return SamplingVariance(found, level, once, twice)

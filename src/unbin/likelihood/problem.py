@@ -164,9 +164,14 @@ def _tell_totals(counts: PublishedCounts, domain: Interval) -> bool:
     return exact and bool((counts.lower >= counts.upper).all())
 
 
-def ridge_penalty(problem: Problem, alpha: float) -> FloatArray:
-    """Return the ridge weight of each free parameter, times the number of people."""
-    weight = problem.n_people * problem.design.ridge(alpha)
+def ridge_penalty(problem: Problem, alpha: float, n_known: int = 0) -> FloatArray:
+    """Return the ridge weight of each free parameter, times the number of people.
+
+    ``n_known`` of them are in no table, their outcome being known.
+    """
+    # a block whose people are all known keeps one in name only
+    n_people = int(problem.counts.n[problem.design.people > 0].sum()) + n_known
+    weight = n_people * problem.design.ridge(alpha)
     weight = weight[int(problem.coordinates.fixed_intercept) :]
     return np.concatenate([weight, np.zeros(problem.coordinates.n_nuisance)])
 

@@ -41,6 +41,9 @@ class Published:
         Whether the target takes whole numbers.
     public : bool
         Whether everybody has the table already, so that nothing of it need be masked.
+    less_known : bool
+        Whether people whose outcome is known were taken out of the counts. Beside the table itself
+        these tell their outcomes, so they are neither saved nor reported.
     """
 
     blocks: TextArray
@@ -55,6 +58,7 @@ class Published:
     df: FloatArray
     whole: bool
     public: bool = False
+    less_known: bool = False
 
     def __len__(self) -> int:
         return len(self.blocks)
@@ -131,6 +135,7 @@ class Published:
             df=self.df.sum(keepdims=True),
             whole=self.whole,
             public=self.public,
+            less_known=self.less_known,
         )
 
 
@@ -180,7 +185,7 @@ def hide_more(
 
 
 def published_of(
-    fit: LikelihoodFit, blocks: TextArray, *, whole: bool, public: bool
+    fit: LikelihoodFit, blocks: TextArray, *, whole: bool, public: bool, less_known: bool = False
 ) -> Published | None:
     """Return what a fit was made from; None when no block has counts.
 
@@ -190,8 +195,8 @@ def published_of(
     blocks : (B,) text
     whole : bool
         Whether the target takes whole numbers.
-    public : bool
-        Whether everybody has the table already.
+    public, less_known : bool
+        See :class:`Published`.
     """
     counts, valid = fit.counts, fit.counts.valid()
     known = valid.sum(axis=1) > 1
@@ -214,4 +219,5 @@ def published_of(
         df=fit.block_df[known],
         whole=whole,
         public=public,
+        less_known=less_known,
     )

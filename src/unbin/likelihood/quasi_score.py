@@ -37,7 +37,7 @@ from unbin.rows.design import BlockSums
 from unbin.rows.rows import Rows, kernel
 
 _MOST_LOST = 0.95
-"""Hidden counts take at most this share of the information in any direction."""
+"""Hidden counts and sampling take at most this share of the information in any direction."""
 _LEAST_BEFORE = 0.05
 """Share of an expected count that is expected at least before the table is looked at."""
 
@@ -281,27 +281,35 @@ def _sampled_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> Sc
     """Return the quasi-score of people of whom the rows are a sample, corrected for that."""
 
     def both(part: BlockMoments) -> tuple[PartSums, Sampled]:
-        said = evidence(problem, part)
-        return weigh_blocks(problem, said, part.blocks), sampled_blocks(problem, said, part.blocks)
+        sampled = sampled_blocks(problem, part)
+        return weigh_blocks(problem, evidence(problem, part), part.blocks), sampled
 
     parts, blocks = zip(*map_moments(problem, free, both), strict=True)
-    score, taken = problem.design.total(sampled_rows, Law.of(problem), free, Sampled.joined(blocks))
+    joined = Sampled.joined(blocks)
+    score, taken = problem.design.total(sampled_rows, Law.of(problem), free, joined, problem.cuts)
     return corrected(summed(list(parts), penalty * free), score.arrays[0], taken)
 
 
-def sampled_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> Sampled:
+def sampled_blocks(problem: Problem, part: BlockMoments) -> Sampled:
     """Return what the correction of a table's score needs to know of some of its blocks."""
+    assert part.sampling is not None
+    blocks, n = part.blocks, problem.counts.n[part.blocks].astype(np.float64)
     used = used_statistics(problem)[blocks]
-    used &= np.arange(used.shape[1]) != reference_bins(problem)[blocks, None]
-    effects = problem.block_variance * said.shift[:, :, None] * said.shift[:, None, :]
-    return Sampled.of(
-        said.covariance + effects,
-        used,
-        said.mean,
-        said.derivative,
-        problem.counts.n[blocks],
-        None if problem.factor is None else problem.factor[blocks],
-        problem.cuts,
+    used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
+    drawn, each = part.sampling, n[:, None, None]
+    return Sampled(
+        n=n,
+        people=n if problem.factor is None else n / problem.factor[blocks],
+        mean=part.mean / n[:, None],
+        derivative=part.derivative / each,
+        shift=part.shift / n[:, None],
+        within=(part.covariance - drawn.covariance) / each,
+        level=drawn.level,
+        once=drawn.once,
+        twice=drawn.twice,
+        noise=np.full(len(n), problem.noise_sd**2),
+        effects=np.full(len(n), problem.block_variance),
+        used=used,
     )
 
 
@@ -311,26 +319,24 @@ def corrected(sums: ScoreSums, score: FloatArray, taken: FloatArray) -> ScoreSum
         sums,
         score=sums.score + score.sum(axis=0),
         block_scores=sums.block_scores + score,
-        information=_less(sums.information, taken),
+        information=_less(sums.information, taken, least=-np.inf),
         sampled=taken,
     )
 
 
 @kernel
 def sampled_rows(
-    rows: Rows, law: Law, free: FloatArray, blocks: Sampled
+    rows: Rows, law: Law, free: FloatArray, blocks: Sampled, cuts: IntArray | None
 ) -> tuple[BlockSums, FloatArray]:
     """Return the correction of the score by block, and that of the information."""
     theta, nuisance = law.coordinates.split(free)
     score, taken = np.zeros((len(rows.blocks), len(free))), np.zeros((len(free), len(free)))
     for tile in tiles_of(rows, law.n_statistics, len(free)):
-        model = law.rows(rows, tile, theta, nuisance, False)
-        code = rows.codes(tile)
-        own, square = correct(
-            model, rows.matrix[tile], rows.people(tile), code, blocks, law.coordinates, free
-        )
+        model = law.rows(rows, tile, theta, nuisance, True)
+        code, x, people = rows.codes(tile), rows.matrix[tile], rows.people(tile)
+        own, less = correct(model, x, people, code, blocks, law.coordinates, free, cuts)
         np.add.at(score, np.searchsorted(rows.blocks, code), own)
-        taken += square
+        taken += less
     return BlockSums(rows.blocks, (score,)), taken
 
 
@@ -445,8 +451,12 @@ def score_rows(
     raise NotImplementedError
 
 
-def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
-    """Subtract the information lost to hidden counts, which is never all of it."""
+def _less(information: FloatArray, lost: FloatArray, least: float = 0.0) -> FloatArray:
+    """Subtract information that is lost, to hidden counts or to sampling; never all of it.
+
+    In no direction is less than ``least`` of it lost: what a sample takes is an estimate, and may
+    be below 0.
+    """
     if not lost.any() or not np.isfinite(information + lost).all():
         return information - lost
     values, vectors = np.linalg.eigh(information)
@@ -454,7 +464,7 @@ def _less(information: FloatArray, lost: FloatArray) -> FloatArray:
     root = vectors[:, keep] * np.sqrt(values[keep])
     white = vectors[:, keep] / np.sqrt(values[keep])
     share, axes = np.linalg.eigh(white.T @ lost @ white)
-    left = (axes * (1 - np.clip(share, 0.0, _MOST_LOST))) @ axes.T
+    left = (axes * (1 - np.clip(share, least, _MOST_LOST))) @ axes.T
     return np.asarray(root @ left @ root.T)
 
 

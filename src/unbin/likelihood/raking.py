@@ -2,8 +2,9 @@
 
 Given the model, person i is in bin k with probability q_ik. The published counts of the block are
 met by raking (the limit of iterative proportional fitting), Q_ik ∝ q_ik r_k with rows that sum to 1
-and columns that sum to the counts, and the best guess of a target is Σ_k Q_ik E[y | x_i, bin k]. As
-the noise goes to 0 this becomes the paper's sort-and-clip.
+and columns that sum to the counts (Σ_i w_i Q_ik, where row i stands for w_i people), and the best
+guess of a target is Σ_k Q_ik E[y | x_i, bin k]. As the noise goes to 0 this becomes the paper's
+sort-and-clip.
 
 Draws come from the exact distribution of the bins given the counts, P(bins) ∝ Π q_{i, bin of i}
 over all assignments with those counts: ranks of a draw from the model start it, random swaps of two
@@ -25,6 +26,7 @@ from numba import njit
 
 from unbin._blocks import Span, spans_of
 from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.exceptions import ParameterError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
@@ -36,6 +38,8 @@ from unbin.release.orders import orders_as_bins
 from unbin.rows.design import Design
 
 _TOL = 1e-9
+_ROUNDING = 1e-13
+"""What rounding may add to that, times the people of a block."""
 _MAX_STEPS = 200
 MIX = 1e-10
 """Share of the block's own histogram mixed into q, so that every count can be met."""
@@ -57,6 +61,8 @@ class Raking:
     counts : PublishedCounts
     family : Family
     nuisance : (m,)
+    people : (n,) or None
+        Those that each row stands for, as many in a block as were published; None where it is one.
     """
 
     eta: FloatArray
@@ -65,6 +71,7 @@ class Raking:
     counts: PublishedCounts
     family: Family
     nuisance: FloatArray
+    people: FloatArray | None = None
 
     @classmethod
     def of(cls, design: Design, release: Release, family: Family, fit: LikelihoodFit) -> Raking:
@@ -75,13 +82,17 @@ class Raking:
         """
         assert design.order is not None
         eta, counts = design.eta(fit.theta), counts_to_meet(release, family, fit.counts)
+        people = design.in_memory().weights
         if counts.low is not None:
-            mean = expected_counts(counts, family, eta, design.start, fit.nuisance)
+            mean = expected_counts(counts, family, eta, design.start, fit.nuisance, people)
             counts = fill_hidden(counts, mean)
-        return cls(eta, design.start, design.order, counts, family, fit.nuisance)
+        if people is not None:
+            ratio = counts.n / np.where(design.people > 0, design.people, np.inf)
+            people = people * np.repeat(ratio, design.size)
+        return cls(eta, design.start, design.order, counts, family, fit.nuisance, people)
 
     def mean(self, *, log: bool = False) -> FloatArray:
-        """Return the best guess of every target, in the order of X.
+        """Return the best guess of every target, in the order of X; of several people, their mean.
 
         With ``log`` the model is a gaussian for the log of the target, and the guesses are of the
         target itself.
@@ -100,6 +111,7 @@ class Raking:
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the published counts."""
+        check_persons(self.people)
         y = np.empty(len(self.eta))
         for span in spans_of(self.start):
             code, q = self._probabilities(span)
@@ -111,7 +123,9 @@ class Raking:
         for span in spans_of(self.start):
             code, q = self._probabilities(span)
             blocks = slice(span.first, span.last)
-            _rake(q, self._local_start(span), self.counts.count[blocks], self.counts.known[blocks])
+            people = np.ones(len(q)) if self.people is None else self.people[span.rows]
+            told = self.counts.count[blocks], self.counts.known[blocks]
+            _rake(q, people, self._local_start(span), *told)
             yield span, code, q
 
     def _probabilities(self, span: Span) -> tuple[IntArray, FloatArray]:
@@ -163,10 +177,22 @@ def counts_to_meet(release: Release, family: Family, fitted: PublishedCounts) ->
 def fill_hidden(counts: PublishedCounts, mean: FloatArray) -> PublishedCounts:
     """Set suppressed and rounded counts to whole ones that are expected within their intervals.
 
-    ``mean`` (B, K) are the expected counts of the model.
+    ``mean`` (B, K) are the expected counts of the model. Counts that are not whole, because rows do
+    not stand for whole numbers of people, are not rounded.
     """
     count, _ = expected_within(counts, mean, multinomial_covariance(mean), slice(None))
-    return replace(counts, count=whole_counts(count))
+    whole = bool((counts.count == np.rint(counts.count)).all())
+    return replace(counts, count=whole_counts(count) if whole else count)
+
+
+def check_persons(people: FloatArray | None) -> None:
+    """Raise unless every row is one person, whose target can be drawn."""
+    if people is None or (people == 1).all():
+        return
+    raise ParameterError(
+        f"kind: 'draw' draws the target of a person, got a row that stands for "
+        f"{people[people != 1][0]:g} people; repeat rows that stand for several, or use kind='mean'"
+    )
 
 
 def in_order_of(order: IntArray, values: FloatArray) -> FloatArray:
@@ -273,17 +299,18 @@ def _mass(
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rake(q, start, count, known):  # type: ignore[no-untyped-def]
+def _rake(q, people, start, count, known):  # type: ignore[no-untyped-def]
     """Rake the rows of ``q``, block by block and in place; True where the counts were met.
 
-    Newton's method on the convex dual Σ_i log Σ_k q_ik exp(λ_k) - Σ_k c_k λ_k, started by two
-    sweeps of iterative proportional fitting.
+    Newton's method on the convex dual Σ_i w_i log Σ_k q_ik exp(λ_k) - Σ_k c_k λ_k, started by two
+    sweeps of iterative proportional fitting; w_i are the people that row i stands for.
     """
     n_bins = q.shape[1]
     met = np.ones(len(start) - 1, dtype=np.bool_)
     for b in range(len(start) - 1):
-        rows, n = q[start[b] : start[b + 1]], start[b + 1] - start[b]
-        for i in range(n):
+        rows, weights = q[start[b] : start[b + 1]], people[start[b] : start[b + 1]]
+        n = count[b].sum()
+        for i in range(len(rows)):
             total = 0.0
             for k in range(n_bins):
                 if known[b]:
@@ -292,13 +319,13 @@ def _rake(q, start, count, known):  # type: ignore[no-untyped-def]
             for k in range(n_bins):
                 rows[i, k] /= total
         if known[b]:
-            met[b] = _rake_block(rows, count[b])
+            met[b] = _rake_block(rows, weights, count[b])
     return met
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _column_sums(rows, scale, out):  # type: ignore[no-untyped-def]
-    """Return Σ_i log Σ_k rows_ik scale_k, and write the sums of the scaled, normalised columns."""
+def _column_sums(rows, people, scale, out):  # type: ignore[no-untyped-def]
+    """Return Σ_i w_i log Σ_k rows_ik scale_k, and write sums of the scaled, normalised columns."""
     n, n_bins = rows.shape
     out[:] = 0.0
     value = 0.0
@@ -306,14 +333,14 @@ def _column_sums(rows, scale, out):  # type: ignore[no-untyped-def]
         total = 0.0
         for k in range(n_bins):
             total += rows[i, k] * scale[k]
-        value += np.log(total)
+        value += people[i] * np.log(total)
         for k in range(n_bins):
-            out[k] += rows[i, k] * scale[k] / total
+            out[k] += people[i] * rows[i, k] * scale[k] / total
     return value
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _newton_step(rows, scale, gap):  # type: ignore[no-untyped-def]
+def _newton_step(rows, people, scale, gap):  # type: ignore[no-untyped-def]
     """Return the Newton step in λ = log scale for columns that miss their counts by ``gap``."""
     n, n_bins = rows.shape
     # λ is known up to a constant: 1/K in every entry ties its average down
@@ -325,31 +352,31 @@ def _newton_step(rows, scale, gap):  # type: ignore[no-untyped-def]
             share[k] = rows[i, k] * scale[k]
             total += share[k]
         for k in range(n_bins):
-            hessian[k, k] += share[k] / total
+            hessian[k, k] += people[i] * share[k] / total
             for j in range(n_bins):
-                hessian[k, j] -= share[k] * share[j] / total**2
+                hessian[k, j] -= people[i] * share[k] * share[j] / total**2
     for k in range(n_bins):
-        hessian[k, k] += 1e-12 * n
+        hessian[k, k] += 1e-12 * people.sum()
     return np.linalg.solve(hessian, gap)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _rake_block(rows, count):  # type: ignore[no-untyped-def]
+def _rake_block(rows, people, count):  # type: ignore[no-untyped-def]
     """Scale the columns of one block until they meet ``count``; True if they do."""
-    n_bins = rows.shape[1]
+    n_bins, tol = rows.shape[1], max(_TOL, _ROUNDING * count.sum())
     scale, sums, new_sums = np.ones(n_bins), np.empty(n_bins), np.empty(n_bins)
-    value = _column_sums(rows, scale, sums)
+    value = _column_sums(rows, people, scale, sums)
     for iteration in range(_MAX_STEPS):
-        if np.abs(sums - count).max() <= _TOL:
+        if np.abs(sums - count).max() <= tol:
             break
         if iteration < 2:
             step = np.log(np.maximum(count, 1e-300) / np.maximum(sums, 1e-300)) * (count > 0)
         else:
-            step = _newton_step(rows, scale, count - sums)
+            step = _newton_step(rows, people, scale, count - sums)
         dual = value - (count * np.log(scale)).sum()
         for _ in range(40):  # halve until the dual falls
             new_scale = scale * np.exp(np.minimum(np.maximum(step, -30.0), 30.0))
-            value = _column_sums(rows, new_scale, new_sums)
+            value = _column_sums(rows, people, new_scale, new_sums)
             if value - (count * np.log(new_scale)).sum() <= dual + 1e-12 * abs(dual):
                 break
             step = step / 2
@@ -361,7 +388,7 @@ def _rake_block(rows, count):  # type: ignore[no-untyped-def]
             total += rows[i, k] * scale[k]
         for k in range(n_bins):
             rows[i, k] *= scale[k] / total
-    return np.abs(sums - count).max() <= 1e-8
+    return np.abs(sums - count).max() <= 10 * tol
 
 
 @njit(cache=True, nogil=True)

@@ -5,12 +5,16 @@ shares of a person are raked to every table at once (``margins``):
 
     Q_ik ∝ q_ik Π_t r_{t, g_t(i), j_t(k)},   Σ_{i in g} Σ_{k in j} Q_ik = c_gj   for every table,
 
-g_t(i) the block of person i in table t and j_t(k) the bin of that table that holds refined bin k.
+g_t(i) the block of person i in table t and j_t(k) the bin of that table that holds refined bin k; a
+row that stands for several people is counted as often.
 Where blocks of a table have bins of their own (quantiles), the refined bins are each person's own.
 
 Draws take the bins of the first table from the distribution of bins given its counts, with the
 raked shares as probabilities, and the refined bin and the value from within it: they meet the first
 table exactly and the others on average.
+
+People whose outcome is known have that outcome, and are in none of these sums unless the tables
+count somebody else in their place.
 
 Tables that contradict each other or the people cannot all be met: those that are missed are named
 in a warning. The shares are then a compromise that meets the first table, and all others but one
@@ -22,26 +26,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numba import njit
 
-from unbin._blocks import Span, block_of_rows, spans_of
+from unbin._blocks import Span, block_of_rows, segment_start, spans_of
 from unbin._typing import BinArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family
+from unbin.likelihood.calibration import calibrate, for_people
 from unbin.likelihood.counts import PublishedCounts, bins_holding, representative_values
 from unbin.likelihood.hidden import whole_counts
 from unbin.likelihood.margins import MET, Cells, Raked, tilt
 from unbin.likelihood.raking import (
     MIX,
+    check_persons,
     counts_to_meet,
     draw_bins,
     draw_by_value,
     draw_in_bins,
     in_bins,
-    in_order_of,
     means_in_bins,
 )
 from unbin.likelihood.sought import (
@@ -55,6 +60,7 @@ from unbin.likelihood.sought import (
     sought,
 )
 from unbin.release.join import Tables
+from unbin.release.weights import whole_people
 from unbin.rows.design import Design
 
 _SUSPECTS = 3
@@ -122,6 +128,21 @@ class _Bins:
     held: BinArray
 
 
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Outcomes that are known, whatever tables say.
+
+    Attributes
+    ----------
+    rows : (m,)
+        Of X.
+    values : (m,)
+    """
+
+    rows: IntArray
+    values: FloatArray
+
+
 @dataclass(frozen=True)
 class JointRaking:
     """What is needed to impute the targets of rows that several tables count.
@@ -133,10 +154,12 @@ class JointRaking:
     Attributes
     ----------
     eta : (n,)
-        Block by block of the first table.
+        Block by block of the first table, of the rows that tables count.
     start : (B + 1,)
     order : (n,)
         The row of X at each place.
+    people : (n,)
+        Those that each row stands for, as many in a block as were published.
     codes : tuple of (n,)
         The block of each row in every table.
     counts : tuple of PublishedCounts
@@ -148,17 +171,21 @@ class JointRaking:
     family : Family
     nuisance : (m,)
         Thresholds of an ordinal family are those of the refined bins.
+    settled : Settled or None
+        Outcomes that are known.
     """
 
     eta: FloatArray
     start: IntArray
     order: IntArray
+    people: FloatArray
     codes: tuple[IntArray, ...]
     counts: tuple[PublishedCounts, ...]
     names: tuple[str, ...]
     blocks: tuple[TextArray, ...]
     family: Family
     nuisance: FloatArray
+    settled: Settled | None = None
 
     @classmethod
     def of(
@@ -185,17 +212,28 @@ class JointRaking:
         nuisance : (m,)
         """
         assert design.order is not None
+        rows, known = design.in_memory(), tables.known
+        weights = np.ones(len(rows)) if rows.weights is None else rows.weights
+        counted = weights > 0
+        codes = [c[counted] for c in (block_of_rows(design.start, np.int32), *rows.others)]
         pairs = zip(tables.releases, counts, strict=True)
+        met = [counts_to_meet(release, family, fitted) for release, fitted in pairs]
+        people = calibrate(weights[counted], codes, met)
+        settled = None
+        if known is not None and known.rows is not None:
+            settled = Settled(known.rows, known.values)
         return cls(
-            eta=design.eta(theta),
-            start=design.start,
-            order=design.order,
-            codes=(block_of_rows(design.start, np.int32), *design.in_memory().others),
-            counts=tuple(counts_to_meet(release, family, fitted) for release, fitted in pairs),
+            eta=design.eta(theta)[counted],
+            start=segment_start(codes[0], len(tables.first)),
+            order=design.order[counted],
+            people=people,
+            codes=tuple(codes),
+            counts=tuple(map(partial(for_people, people), codes, met)),
             names=tables.names,
             blocks=tuple(release.blocks for release in tables.releases),
             family=family,
             nuisance=nuisance,
+            settled=settled,
         )
 
     @property
@@ -212,17 +250,23 @@ class JointRaking:
         z = np.empty(len(self.eta))
         for span, bins, share in self._shares():
             z[span.rows] = (share * self._bin_means(span, bins, log=log)).sum(axis=1)
-        return in_order_of(self.order, z)
+        return self._in_order_of_x(z, log=log)
 
     def shares(self) -> FloatArray:
-        """Return Q, the raked probability of each refined bin for every person, in X's order."""
+        """Return Q, the raked probability of each refined bin for every person, in X's order.
+
+        NaN for people whom no table counts because their outcome is known.
+        """
         result = np.empty((len(self.eta), self._n_bins))
         for span, _, share in self._shares():
             result[span.rows] = share
-        return in_order_of(self.order, result)
+        found = np.full((self._n_rows, self._n_bins), np.nan)
+        found[self.order] = result
+        return found
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the first table's counts."""
+        check_persons(self.people)
         y, known, count = np.empty(len(self.eta)), self.counts[0].known, self._solution.count
         for span, bins, share in self._shares():
             blocks, held = slice(span.first, span.last), bins.held[0]
@@ -231,7 +275,23 @@ class JointRaking:
             drawn = draw_bins(coarse, start, count[blocks], known[blocks], rng)
             fine = _draw_within(share, held, drawn, rng.random(len(share)))
             y[span.rows] = self._draw_values(span, bins, fine, rng.random(len(share)))
-        return in_order_of(self.order, y)
+        return self._in_order_of_x(y)
+
+    @property
+    def _n_rows(self) -> int:
+        """Rows of X."""
+        if self.settled is None:
+            return len(self.order)
+        return len(np.union1d(self.order, self.settled.rows))
+
+    def _in_order_of_x(self, values: FloatArray, *, log: bool = False) -> FloatArray:
+        """Put values of the rows that tables count into the order of X, beside those known."""
+        found = np.empty(self._n_rows)
+        found[self.order] = values
+        if self.settled is not None:
+            known = self.settled.values
+            found[self.settled.rows] = np.exp(known) if log else known
+        return found
 
     def _bin_means(self, span: Span, bins: _Bins, *, log: bool) -> FloatArray:
         eta = self.eta[span.rows]
@@ -248,7 +308,7 @@ class JointRaking:
     def _values(self, bins: _Bins) -> FloatArray:
         """Return one value per refined bin, by the people who are in it."""
         counts = PublishedCounts(
-            n=np.array([len(self.eta)]),
+            n=whole_people(self.people.sum(keepdims=True)),
             lower=bins.lower,
             upper=bins.upper,
             count=self._solution.pooled[None],
@@ -296,7 +356,7 @@ class JointRaking:
         first = np.cumsum([0, *(counts.count.size for counts in self.counts)])
         tables = zip(first, self.codes, self.counts, strict=False)
         base = [start + codes[rows] * counts.n_bins for start, codes, counts in tables]
-        return Cells(np.stack(base, axis=1), held, first)
+        return Cells(np.stack(base, axis=1), held, first, self.people[rows])
 
     def _probabilities(
         self, rows: slice, bins: _Bins, tables: Sequence[PublishedCounts]
@@ -318,12 +378,14 @@ class JointRaking:
     # -- raking ------------------------------------------------------------------------------------
 
     def _shares(self) -> Iterator[tuple[Span, _Bins, FloatArray]]:
+        if not len(self.eta):
+            return
         solution = self._solution
         for span in spans_of(self.start):
             bins = self._bins(span.rows)
             q = self._probabilities(span.rows, bins, solution.counts)
             cells, share = self._cells(span.rows, bins.held), np.empty_like(q)
-            tilt(q, cells.base, cells.bins, solution.factor, share, np.empty(cells.size))
+            tilt(q, cells, solution.factor, share, np.empty(cells.size))
             yield span, bins, share
 
     @cached_property
@@ -337,7 +399,7 @@ class JointRaking:
         count = np.where(first.free, by_table(found.cell, tables)[0], first.count)
         return _Solution(
             factor=found.factor,
-            pooled=found.share.sum(axis=0),
+            pooled=self.people @ found.share,
             count=whole_counts(count),
             counts=counts,
             unmet=self._missed(found, tables, counts),

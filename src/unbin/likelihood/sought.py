@@ -92,7 +92,7 @@ def meet(
     if not any(_hidden(c).any() for c in counts):
         return rake(q, cells, margins(tables), start), tables
     share, cell = np.empty_like(q), np.empty(cells.size)
-    tilt(q, cells.base, cells.bins, np.zeros(cells.size), share, cell)
+    tilt(q, cells, np.zeros(cells.size), share, cell)
     expected = zip(counts, by_table(cell, tables), strict=True)
     filled = [c if c.low is None else fill_hidden(c, mean) for c, mean in expected]
     alone = [sought(replace(c, low=None, high=None)) for c in filled]

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from unbin._typing import FloatArray, KeyArray
+from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin._watching import Status, Step, stop_after, unwatched
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds, constant_fit
 from unbin.matching.nearest import nearest_targets
+from unbin.matching.repeated import shared_targets
 
 _PATIENCE = 3
 """Steps in a row that may fail to lower the objective: learners that are not exact wobble."""
@@ -41,24 +42,34 @@ class Nearest:
         Whose divergence is meant.
     key : (n,) uint64
         Ranks rows of equal mean.
+    start : (B + 1,) or None
+        Rows of the blocks before each block, where rows stand for several people.
+    people : (n,) or None
+        Those that each row stands for; None where it is one.
     """
 
     bounds: RankBounds
     family: BregmanFamily
     key: KeyArray
+    start: IntArray | None = None
+    people: FloatArray | None = None
 
     def inside(self, mean: FloatArray) -> FloatArray:
         """Return predictions that the divergence is finite for."""
         return np.asarray(mean if np.isinf(self.family.domain.low) else floored(mean))
 
-    def impute(self, mean: FloatArray) -> FloatArray:
-        """Return the targets nearest to the means that satisfy the release."""
-        eta = self.family.link(mean)
-        return nearest_targets(mean, eta, self.bounds, self.family, self.key)
+    def impute(self, mean: FloatArray) -> tuple[FloatArray, float]:
+        """Return the targets z nearest to the means that satisfy the release, and D(z || mean) / n.
 
-    def divergence(self, z: FloatArray, mean: FloatArray) -> float:
-        """Return D(z || mean) / n."""
-        return self.family.total_divergence(z, self.family.link(mean), mean) / len(z)
+        Of a row that stands for several people z is the mean of theirs.
+        """
+        eta, told = self.family.link(mean), (self.bounds, self.family, self.key)
+        if self.people is None or self.start is None:
+            z = nearest_targets(mean, eta, *told)
+            return z, self.family.total_divergence(z, eta, mean) / len(z)
+        found = shared_targets(mean, eta, *told, self.start, self.people)
+        total = found.divergence(self.family, eta, mean)
+        return found.means(len(mean)), total / float(self.people.sum())
 
     def unidentified(self) -> Status | None:
         """Recognise the releases from which matching identifies nothing."""
@@ -109,15 +120,15 @@ def alternate(
         Steps at most.
     """
     mean = nearest.inside(mean)
-    z = nearest.impute(mean)
-    path, waited = [nearest.divergence(z, mean)], 0
+    z, value = nearest.impute(mean)
+    path, waited = [value], 0
     best = Alternation(None, z, float("inf"), (), Status.MAX_ITER)
     for k in range(max_iter):
         with unwatched():  # a step here is a whole fit there
             mean, learned = learn(z)
         mean = nearest.inside(mean)
-        z = nearest.impute(mean)
-        path.append(nearest.divergence(z, mean))
+        z, value = nearest.impute(mean)
+        path.append(value)
         fall = (path[0] if k == 0 else best.value) - path[-1]
         waited = 0 if fall > tol * scale else waited + 1
         if path[-1] < best.value:

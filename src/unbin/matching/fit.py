@@ -13,6 +13,7 @@ from unbin.families import BregmanFamily
 from unbin.families.base import unweighted
 from unbin.matching.bounds import RankBounds, constant_fit, rank_bounds
 from unbin.matching.objective import Objective
+from unbin.matching.repeated import check_repeatable
 from unbin.matching.solvers import SOLVERS, Solution
 from unbin.matching.start import block_means_start, random_start
 from unbin.release import Release
@@ -67,6 +68,7 @@ def fit_matching(
     ``init`` is "block-means", "random" or theta itself; starts after the first are random.
     ``start`` is where a solver was stopped earlier, and takes the place of ``init``.
     """
+    check_repeatable(design)
     bounds, units = matching_bounds(release, family), units_of(release, family)
     if not isinstance(init, str):
         init = units.theta_into(init, fit_intercept=design.fit_intercept)
@@ -91,11 +93,8 @@ def fit_matching(
 def _targets(objective: Objective, theta: FloatArray) -> tuple[FloatArray | None, float]:
     """Return the imputed targets where rows are in memory, and the mean of (z - mean)²."""
     design = objective.design
-    if design.rows is None:
-        return None, objective.sums(theta)[2] / design.n_people
-    z = objective.impute(theta)
-    residual = z - objective.family.inverse_link(design.eta(theta))
-    return z, float(residual @ residual) / len(residual)
+    z = None if design.rows is None else objective.impute(theta)
+    return z, objective.sums(theta)[2] / design.n_people
 
 
 def matching_bounds(release: Release, family: BregmanFamily) -> RankBounds:
@@ -122,6 +121,7 @@ def release_divergence(
     release: Release, family: BregmanFamily, design: Design, eta: FloatArray
 ) -> float:
     """Return D(z || mean) / n of new blocks for given predictions, with the best z."""
+    check_repeatable(design)
     bounds = rank_bounds(release, family.domain)
     flat = with_rows(design, matrix=np.empty((len(eta), 0)), offset=eta, fit_intercept=False)
     objective = Objective(flat, family, np.zeros(0), bounds)

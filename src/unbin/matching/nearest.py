@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from unbin._blocks import block_of_rows
 from unbin._typing import FloatArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
@@ -14,5 +17,6 @@ def nearest_targets(
 ) -> FloatArray:
     """Return the targets nearest to the means, over all counts that may have been suppressed."""
     if bounds.count_low is not None:
-        bounds = best_split(mean, bounds, family, eta, key)
+        order = np.lexsort((key, eta, block_of_rows(bounds.start)))
+        bounds = best_split(mean, bounds, family, eta, order)
     return impute(mean, bounds, eta=eta, key=key)

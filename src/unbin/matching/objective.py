@@ -8,7 +8,7 @@ with z the imputation at theta; it is the gradient of the ordinary GLM with z as
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from unbin._typing import FloatArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 from unbin.matching.nearest import nearest_targets
+from unbin.matching.repeated import Shared, shared_targets, total_divergence
 from unbin.matching.spread import spread_sums
 from unbin.rows.design import Design
 from unbin.rows.rows import Rows, kernel
@@ -35,6 +36,9 @@ class Objective:
         What was published; z is imputed at every evaluation.
     z : (n,) or None
         Targets held fixed, in the order of the design: the paper's beta-step, or observed targets.
+        Of a row that stands for several people, their mean.
+    within : float
+        What the targets of the people of a row differ from that mean: their mean divergence.
     """
 
     design: Design
@@ -42,6 +46,7 @@ class Objective:
     ridge: FloatArray
     bounds: RankBounds | None = None
     z: FloatArray | None = None
+    within: float = 0.0
 
     def evaluate(self, theta: FloatArray) -> tuple[float, FloatArray]:
         """Return the objective and its gradient."""
@@ -50,8 +55,8 @@ class Objective:
         else:
             value, gradient, _ = self.sums(theta)
         penalty = 0.5 * float(self.ridge @ theta**2)
-        n = self.design.n_people
-        return value / n + penalty, gradient / n + self.ridge * theta
+        n = float(self.design.people.sum())
+        return value / n + self.within + penalty, gradient / n + self.ridge * theta
 
     def sums(self, theta: FloatArray) -> tuple[float, FloatArray, float]:
         """Return D(z || mean), its gradient and Σ (z - mean)², z at its best."""
@@ -67,22 +72,41 @@ class Objective:
         parts = self.design.whole_blocks("imputing targets")
         return np.concatenate(list(parts.stream(imputed, self.family, self.bounds, theta)))
 
+    def held(self, theta: FloatArray, value: float) -> Objective:
+        """Return the objective with the targets held at those of theta, where it is ``value``."""
+        fixed = replace(self, bounds=None, z=self.impute(theta))
+        if self.design.weight is None:
+            return fixed
+        # D(z || mean) = D(row's mean of z || mean) + D(z || row's mean of z), whatever the mean
+        return replace(fixed, within=value - fixed.evaluate(theta)[0])
+
     def hessian(self, theta: FloatArray) -> FloatArray:
         """Return the Hessian for fixed targets, X^T W X / n + ridge."""
-        gram = self.design.gram(theta, self.family.mean_derivative) / self.design.n_people
+        gram = self.design.gram(theta, self.family.mean_derivative) / self.design.people.sum()
         return np.asarray(gram + np.diag(self.ridge))
 
     def null_divergence(self) -> float:
         """Return about D(z || average z) / n, the divergence of a model without slopes."""
         if self.bounds is None:
             assert self.z is not None
-            values, weight = self.z, np.ones(len(self.z))
+            values, weight = self.z, self._people()
         else:
             told = ~self.bounds.silent(self.family.domain)
             values, weight = self.bounds.middle()[told], self.bounds.people()[told].astype(float)
         average = self.family.interior(np.full(1, np.average(values, weights=weight)))
         divergence = self.family.divergence(values, np.broadcast_to(average, values.shape))
-        return float(np.average(divergence, weights=weight))
+        return float(np.average(divergence, weights=weight)) + self.within
+
+    def _people(self) -> FloatArray | None:
+        """Return the people that each row stands for; None where it is one."""
+        if self.design.weight is None:
+            return None
+        return np.concatenate(list(self.design.parts.stream(row_people)))
+
+
+def row_people(rows: Rows) -> FloatArray:
+    """Return the people that the rows of a part stand for."""
+    return rows.people()
 
 
 @kernel
@@ -91,8 +115,13 @@ def matching_sums(
 ) -> tuple[float, FloatArray, float]:
     """Return D(z || mean), its gradient and Σ (z - mean)² over whole blocks, z at its best."""
     eta = rows.eta(theta)
-    mean = family.inverse_link(eta)
-    z = nearest_targets(mean, eta, bounds.part(rows.span), family, rows.key)
+    mean, part = family.inverse_link(eta), bounds.part(rows.span)
+    if rows.weights is not None:
+        found = _shared(rows, family, part, eta, mean)
+        off = mean[found.row] - found.z
+        gradient = rows.gradient(found.by_row(off, len(rows)))
+        return found.divergence(family, eta, mean), gradient, float(found.people @ off**2)
+    z = nearest_targets(mean, eta, part, family, rows.key)
     residual = mean - z
     value = family.total_divergence(z, eta, mean)
     return value, rows.gradient(residual), float(residual @ residual)
@@ -104,15 +133,21 @@ def observed_sums(
     """Return D(z || mean) and its gradient for targets held fixed."""
     eta = rows.eta(theta)
     mean, z = family.inverse_link(eta), z[rows.place : rows.place + len(rows)]
-    if rows.weights is None:
-        return family.total_divergence(z, eta, mean), rows.gradient(mean - z)
-    value = float(rows.weighed(family.divergence_at(z, eta, mean)).sum())
+    value = total_divergence(family, z, eta, mean, rows.weights)
     return value, rows.gradient(rows.weighed(mean - z))
 
 
 @kernel
 def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray) -> FloatArray:
-    """Return the targets of whole blocks."""
+    """Return the targets of whole blocks; of a row that stands for several people, their mean."""
     eta = rows.eta(theta)
-    part = bounds.part(rows.span)
-    return nearest_targets(family.inverse_link(eta), eta, part, family, rows.key)
+    mean, part = family.inverse_link(eta), bounds.part(rows.span)
+    if rows.weights is not None:
+        return _shared(rows, family, part, eta, mean).means(len(rows))
+    return nearest_targets(mean, eta, part, family, rows.key)
+
+
+def _shared(
+    rows: Rows, family: BregmanFamily, bounds: RankBounds, eta: FloatArray, mean: FloatArray
+) -> Shared:
+    return shared_targets(mean, eta, bounds, family, rows.key, rows.start, rows.people())

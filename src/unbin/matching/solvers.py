@@ -167,8 +167,7 @@ def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter
     value, gradient = objective.evaluate(theta)
     path, n_iter, status = [value], 0, Status.STALLED
     while frame.relative(gradient) > tol and n_iter < max_iter:
-        z = objective.impute(theta)
-        glm = replace(objective, bounds=None, z=z)
+        glm = objective.held(theta, value)
         with unwatched():  # a step of this solver is a whole fit of that one
             step = lbfgs(glm, theta, tol=max(0.1 * tol, 1e-7), max_iter=max_iter)
         value, gradient = objective.evaluate(step.theta)

@@ -17,32 +17,29 @@ from dataclasses import replace
 import numpy as np
 from numba import njit
 
-from unbin._blocks import block_of_rows
-from unbin._typing import FloatArray, IntArray, KeyArray
+from unbin._typing import FloatArray, IntArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
 
 
 def best_split(
-    mean: FloatArray, bounds: RankBounds, family: BregmanFamily, eta: FloatArray, key: KeyArray
+    mean: FloatArray, bounds: RankBounds, family: BregmanFamily, eta: FloatArray, order: IntArray
 ) -> RankBounds:
     """Return the bounds with the cut ranks at which the divergence is smallest.
 
     Parameters
     ----------
     mean, eta : (n,)
-        Rows block by block as in ``bounds.start``.
     bounds : RankBounds
         With ``count_low`` and ``count_high``.
     family : BregmanFamily
-    key : (n,) uint64
-        Ranks rows of equal mean.
+    order : (number of people,)
+        The row of each person, block by block as in ``bounds.start`` and by rank.
     """
     low, high = bounds.count_low, bounds.count_high
     assert low is not None
     assert high is not None
     first, last = _windows(bounds, low, high)
-    order = np.lexsort((key, eta, block_of_rows(bounds.start)))
     # every rank a run may hold lies between the first end of the run before and its own last end
     begin = np.where(_first_runs(bounds), 0, np.roll(first, 1))
     size = last - begin

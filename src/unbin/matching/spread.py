@@ -35,7 +35,9 @@ _DENSE = 20
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The linear predictor of some rows: all that ranking looks at.
+    """The linear predictor of some people: all that ranking looks at.
+
+    A row that stands for several people is there as often.
 
     Attributes
     ----------
@@ -94,7 +96,12 @@ class Thresholds:
 @kernel
 def line(rows: Rows, theta: FloatArray) -> Line:
     """Return the linear predictor of a part."""
-    return Line(rows.eta(theta), rows.key, rows.blocks, rows.start)
+    eta = rows.eta(theta)
+    if rows.weights is None:
+        return Line(eta, rows.key, rows.blocks, rows.start)
+    people = rows.weights.astype(np.int64)
+    start = np.concatenate([[0], np.cumsum(people)])[rows.start]
+    return Line(np.repeat(eta, people), np.repeat(rows.key, people), rows.blocks, start)
 
 
 def spread_sums(
@@ -176,14 +183,13 @@ def _selected_sums(
     here = line(rows, theta)
     run = runs_of(here, found, bounds.run_start, below)
     mean = family.inverse_link(here.eta)
-    z = np.clip(mean, bounds.lower[run], bounds.upper[run])
-    return _sums(rows, family, here.eta, mean, z)
+    return _sums(rows, family, here.eta, mean, np.clip(mean, bounds.lower[run], bounds.upper[run]))
 
 
 def _given_sums(
     rows: Rows, family: BregmanFamily, theta: FloatArray, z: FloatArray
 ) -> tuple[float, FloatArray, float]:
-    eta = rows.eta(theta)
+    eta = line(rows, theta).eta
     return _sums(rows, family, eta, family.inverse_link(eta), z)
 
 
@@ -191,8 +197,11 @@ def _sums(
     rows: Rows, family: BregmanFamily, eta: FloatArray, mean: FloatArray, z: FloatArray
 ) -> tuple[float, FloatArray, float]:
     residual = mean - z
-    value = family.total_divergence(z, eta, mean)
-    return value, rows.gradient(residual), float(residual @ residual)
+    value, square = family.total_divergence(z, eta, mean), float(residual @ residual)
+    if rows.weights is not None:
+        first = np.cumsum(rows.weights.astype(np.int64)) - rows.weights.astype(np.int64)
+        residual = np.add.reduceat(residual, first)
+    return value, rows.gradient(residual), square
 
 
 # -- what a part is asked ------------------------------------------------------------------------

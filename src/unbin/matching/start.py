@@ -21,7 +21,7 @@ def block_means_start(
     mean = block_target_means(bounds)
     eta = family.link(family.interior(mean)) - design.block_means[:, -1]
     silent = bounds.silent(family.domain)[bounds.run_start[:-1]]
-    people = np.where(silent, 0.0, design.size)
+    people = np.where(silent, 0.0, design.people)
     columns = design.block_means[:, :-1]
     if design.fit_intercept:
         columns = np.column_stack([np.ones(len(people)), columns])

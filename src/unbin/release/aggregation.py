@@ -7,17 +7,24 @@ from numbers import Integral
 import numpy as np
 
 from unbin._frames import as_floats, as_text, refuse_huge
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AlignmentError, BinError, ReleaseError
 from unbin.release import fields, tables
 from unbin.release.release import Release
 from unbin.release.tables import Histogram
+from unbin.release.weights import check_weights, whole_people
 
 MAX_CELLS = 20_000_000
 """Cells of a table, as many as are read of one."""
 
 
-def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLike = 5) -> Release:
+def aggregate(
+    y: ArrayLike,
+    blocks: ArrayLike | None = None,
+    bins: int | ArrayLike = 5,
+    *,
+    weights: ArrayLike | None = None,
+) -> Release:
     """Publish a histogram of individual targets: the release of ``y``.
 
     Parameters
@@ -28,6 +35,10 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
     bins : int or array of edges
         An int gives that many bins with edges at the pooled quantiles and open ends, fewer when
         quantiles coincide. Edges are used as given; bins are (lower, upper].
+    weights : (n_rows,), optional
+        How many people have each value, above 0. Counts are sums of weights; where these are not
+        whole, the counts of a block are rounded so that they add up to its rounded people, and each
+        is one of the two whole numbers next to its sum.
 
     Returns
     -------
@@ -49,7 +60,9 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
             f"blocks: must be as long as y, got {len(ids)} ids for {len(values)} values; pass the "
             "block of each value"
         )
-    edges = _edges(values, bins)
+    given = check_weights(weights, "frequency", len(values))
+    people = None if given is None else given.values
+    edges = _edges(values, bins, people)
     place = np.searchsorted(edges, values, side="left") - 1
     outside = (place < 0) | (place >= len(edges) - 1)
     if outside.any():
@@ -60,11 +73,11 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
     names, codes = np.unique(ids, return_inverse=True)
     n_bins = len(edges) - 1
     if len(names) * n_bins > MAX_CELLS:
-        raise BinError(
-            f"bins: a table may have at most {MAX_CELLS:,} cells, got {n_bins:,} bins of "
-            f"{len(names):,} blocks; pass at most {max(MAX_CELLS // len(names), 1):,} bins"
-        )
-    count = np.bincount(codes * n_bins + place, minlength=len(names) * n_bins)
+        raise _too_many(n_bins, len(names))
+    count: FloatArray | IntArray = np.bincount(codes * n_bins + place, people, len(names) * n_bins)
+    if given is not None:
+        total = whole_people(given.people(codes, len(names)))
+        count = _rounded(count.reshape(-1, n_bins), total).ravel()
     table = Histogram(
         np.arange(len(names) + 1) * n_bins,
         np.tile(edges[:-1], len(names)),
@@ -74,16 +87,33 @@ def aggregate(y: ArrayLike, blocks: ArrayLike | None = None, bins: int | ArrayLi
     return Release(names, table.total(), table, tables.no_order(len(names)))
 
 
-def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
+def _rounded(sums: FloatArray | IntArray, total: IntArray) -> IntArray:
+    """Round the sums of each row so that they add up to its total: the largest remainders up."""
+    whole = np.floor(sums).astype(np.int64)
+    missing = total - whole.sum(axis=1)
+    rank = np.argsort(np.argsort(whole - sums, axis=1, kind="stable"), axis=1)
+    return np.asarray(whole + (rank < missing[:, None]))
+
+
+def _too_many(n_bins: int, n_blocks: int) -> BinError:
+    return BinError(
+        f"bins: a table may have at most {MAX_CELLS:,} cells, got {n_bins:,} bins of "
+        f"{n_blocks:,} blocks; pass at most {max(MAX_CELLS // n_blocks, 1):,} bins"
+    )
+
+
+def _edges(values: FloatArray, bins: int | ArrayLike, people: FloatArray | None) -> FloatArray:
     if np.ndim(bins) == 0:
         if isinstance(bins, bool) or not isinstance(bins, Integral) or bins < 1:
             raise BinError(
                 f"bins: must be a whole number of at least 1, or edges, got {bins!r}; pass for "
                 "example 5"
             )
-        n = min(int(bins), len(values))  # more quantiles are the same values again
-        inner = np.quantile(values, np.arange(1, n) / n, method="inverted_cdf")
-        inner = np.unique(inner)
+        total = len(values) if people is None else int(whole_people(people.sum()))
+        n = min(int(bins), total)  # more quantiles are the same values again
+        if n > MAX_CELLS:
+            raise _too_many(n, 1)
+        inner = np.unique(_quantiles(values, np.arange(1, n) / n, people))
         return np.concatenate([[-np.inf], inner[inner < values.max()], [np.inf]])
     edges = as_floats(bins, where="bins")
     if len(edges) < 2 or not (np.diff(edges) > 0).all():
@@ -93,3 +123,13 @@ def _edges(values: FloatArray, bins: int | ArrayLike) -> FloatArray:
         )
     refuse_huge(edges[np.isfinite(edges)], where="bins (say inf for an open end)", error=BinError)
     return edges
+
+
+def _quantiles(values: FloatArray, share: FloatArray, people: FloatArray | None) -> FloatArray:
+    """Return the least values that these shares of the people do not exceed."""
+    if people is None:
+        return np.asarray(np.quantile(values, share, method="inverted_cdf"))
+    order = np.argsort(values, kind="stable")
+    below = np.cumsum(people[order])
+    place = np.searchsorted(below, share * below[-1])
+    return np.asarray(values[order[np.minimum(place, len(order) - 1)]])

@@ -13,7 +13,7 @@ from unbin._typing import ArrayLike, BoolArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, AlignmentWarning
 from unbin.release import tables
 from unbin.release.intervals import possible_people, uncertain_blocks
-from unbin.release.weights import check_weights, whole_people
+from unbin.release.weights import check_weights, far_off, whole_people
 from unbin.release.words import plural
 
 if TYPE_CHECKING:
@@ -86,6 +86,11 @@ class Totals:
     def off(self) -> BoolArray:
         """Blocks whose people cannot be the rows of X."""
         return self.known & ((self.rows < self.least) | (self.rows > self.most))
+
+    def nearest(self) -> IntArray:
+        """Return the people of each block that the release allows, nearest to the rows of X."""
+        within = np.clip(self.rows, self.least, self.most)
+        return np.where(self.known, within, self.rows)
 
     def worst(self, size: int = 3) -> IntArray:
         """Return the blocks that are furthest off, worst first."""
@@ -222,7 +227,7 @@ class ReleaseCheck:
     Attributes
     ----------
     n_blocks, n_rows : int
-        Blocks with people and a release; people.
+        Blocks with people and a release; rows of X.
     without_release, without_people : tuple of str
         Blocks of X that were not released, released blocks that X does not have.
     lost_zeros : tuple of (str, str)
@@ -238,6 +243,13 @@ class ReleaseCheck:
         People without a block id, outside the table.
     drops : bool
         Whether blocks without a release, and releases without people, may be left out.
+    n_people : int or None
+        People that the rows stand for; None where a row is a person.
+    sampled : bool
+        Whether the rows are a sample of the people.
+    far_weights : tuple of str
+        Blocks in which the weights of a sample add up to far more or fewer people than the release
+        counts, worst first. They are brought to it, and do not stand in the way.
     """
 
     n_blocks: int
@@ -252,6 +264,9 @@ class ReleaseCheck:
     small_blocks: tuple[str, ...]
     n_outside: int = 0
     drops: bool = False
+    n_people: int | None = None
+    sampled: bool = False
+    far_weights: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -261,7 +276,7 @@ class ReleaseCheck:
 
     def sentences(self) -> tuple[str, ...]:
         """Return what was found, most important first."""
-        told = [f"{plural(self.n_blocks, 'block')} joined, {self.n_rows:,} rows of X"]
+        told = [f"{plural(self.n_blocks, 'block')} joined, {self._rows()}"]
         if self.lost_zeros:
             a, b = self.lost_zeros[0]
             told.append(
@@ -281,6 +296,12 @@ class ReleaseCheck:
         if self.off_totals:
             told.append(f"{plural(len(self.off_totals), 'block')} with other totals than X")
             told += self.off_totals[:3]
+        if self.far_weights:
+            told.append(
+                f"{plural(len(self.far_weights), 'block')} whose weights are far from the people "
+                "that the table counts; they are brought to it"
+            )
+            told += self.far_weights[:3]
         if self.hidden_cells:
             told.append(f"{plural(self.hidden_cells, 'count')} known only as intervals")
         if self.open_below or self.open_above:
@@ -293,6 +314,13 @@ class ReleaseCheck:
             )
         told.append("ready to fit" if self.ready else "not ready to fit")
         return tuple(told)
+
+    def _rows(self) -> str:
+        if self.n_people is None:
+            return f"{self.n_rows:,} rows of X"
+        if self.sampled:
+            return f"{self.n_rows:,} rows of X, a sample that stands for {self.n_people:,} people"
+        return f"{self.n_rows:,} rows of X that stand for {self.n_people:,} people"
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
@@ -315,15 +343,21 @@ def check_release(
     outside = seen == OUTSIDE
     n_rows, n_outside = int(rows.sum()), int(rows[outside].sum())
     people, given = rows, check_weights(weights, weighting, len(codes))
+    weighed = rows if given is None else given.people(codes, len(seen))
+    sampled = given is not None and given.sampled
     if given is not None:
-        people = whole_people(given.people(codes, len(seen)))
-    seen, people = seen[~outside], people[~outside]
+        people = whole_people(weighed)
+    seen, people, weighed = seen[~outside], people[~outside], weighed[~outside]
     joined, without = np.intersect1d(seen, release.blocks), np.setdiff1d(seen, release.blocks)
     off: tuple[str, ...] = ()
+    far: tuple[str, ...] = ()
     if len(joined):
-        here = people[np.isin(seen, joined)]
-        totals = Totals.of(release.select(joined), here, weighed=given is not None)
-        if given is None or not given.sampled:
+        here = np.isin(seen, joined)
+        totals = Totals.of(release.select(joined), people[here], weighed=given is not None)
+        if sampled:
+            people[here] = totals.nearest()
+            far = far_off(joined, weighed[here], people[here])
+        else:
             off = tuple(totals.told(b) for b in totals.worst(len(joined)))
     unused = np.setdiff1d(release.blocks[release.is_published()], seen)
     table = release.histogram
@@ -340,6 +374,9 @@ def check_release(
         small_blocks=tuple(map(str, seen[people < SMALL])),
         n_outside=n_outside,
         drops=drops,
+        n_people=None if given is None else round(given.values.sum()),
+        sampled=sampled,
+        far_weights=far,
     )
 
 

@@ -50,16 +50,20 @@ class TablesCheck:
     ----------
     names : tuple of str
     people : tuple of int
-        How many of the rows of X each table counts; the others are outside it.
-    n_rows : int
+        How many people each table counts; the others are outside it.
+    n_people : int
+        People that the rows of X stand for.
     disagreements : tuple of str
         A sentence for each, worst first.
+    notes : tuple of str
+        Who these people are, where they are not the rows of X.
     """
 
     names: tuple[str, ...]
     people: tuple[int, ...]
-    n_rows: int
+    n_people: int
     disagreements: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
     @property
     def ready(self) -> bool:
@@ -70,12 +74,15 @@ class TablesCheck:
         """Return what was found, most important last."""
         told = []
         for name, people in zip(self.names, self.people, strict=True):
-            share = f"all {people:,}" if people == self.n_rows else f"{people:,} of {self.n_rows:,}"
+            some = f"{people:,} of {self.n_people:,}"
+            share = f"all {people:,}" if people == self.n_people else some
             told.append(f"{name} counts {share} people")
+        told += self.notes
         if self.disagreements:
             told.append(f"{plural(len(self.disagreements), 'disagreement')} between the tables")
             told += self.disagreements[:5]
-        told.append("the tables agree" if self.ready else "the tables contradict each other")
+        agreed = "the tables agree" if len(self.names) > 1 else "nothing contradicts the table"
+        told.append(agreed if self.ready else "the tables contradict each other")
         return tuple(told)
 
     def __str__(self) -> str:
@@ -93,9 +100,10 @@ def check_tables(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tab
         The block of each row in each table. Without them only totals over everybody are compared.
     """
     people = [int(release.n[release.has_statistics()].sum()) for release in tables.releases]
+    everybody = max(int(release.n.sum()) for release in tables.releases)
     found = sorted(_disagreements(tables, codes), key=lambda each: -each.size)
     told = tuple(dict.fromkeys(each.text for each in found))
-    return TablesCheck(tables.names, tuple(people), int(tables.first.n.sum()), told)
+    return TablesCheck(tables.names, tuple(people), everybody, told)
 
 
 def disagreement(tables: Tables, codes: Sequence[IntArray] | None = None) -> str | None:

@@ -27,6 +27,7 @@ from unbin.release.removal import without_people
 from unbin.release.scaling import rake_to_first
 from unbin.release.target import NO_VALUES, AggregatedTarget
 from unbin.release.weights import RowWeights
+from unbin.release.words import people_text, plural
 
 if TYPE_CHECKING:
     from unbin.release.release import Release
@@ -70,11 +71,17 @@ class Known:
         The outcome of each row, and how many people it stands for.
     codes : tuple of (m,)
         Their block in each table.
+    rows : (m,) or None
+        Of X, where that is in memory.
+    disjoint : bool
+        Whether no table counted these outcomes.
     """
 
     values: FloatArray
     people: FloatArray
     codes: tuple[IntArray, ...]
+    rows: IntArray | None = None
+    disjoint: bool = False
 
 
 class JoinedTarget:
@@ -127,7 +134,9 @@ class JoinedTarget:
         people = np.ones(len(rows))
         if weights is not None and not weights.sampled:
             people = weights.values[rows]
-        return Known(self.observed.values[rows], people, tuple(c[rows] for c in self.codes))
+        codes = tuple(c[rows] for c in self.codes)
+        values, disjoint = self.observed.values[rows], self.observed.disjoint
+        return Known(values, people, codes, rows, disjoint)
 
     @property
     def codes(self) -> tuple[IntArray, ...]:
@@ -135,13 +144,37 @@ class JoinedTarget:
         return tuple(table.codes for table in self.tables)
 
     def check(self) -> TablesCheck:
-        """Report whether the tables agree: people of each, counts of common bins, means."""
-        return check_tables(self.published, self.crossed)
+        """Report whether the tables agree: people of each, counts of common bins, means.
+
+        They are compared as they were published, before people whose outcome is known are taken out
+        of them.
+        """
+        if not self.tables:
+            raise ParameterError("check: compares tables, got none; join aligned tables")
+        return replace(check_tables(self.of_everybody, self.crossed), notes=self._notes())
+
+    @property
+    def of_everybody(self) -> Tables:
+        """What was published, before people whose outcome is known are taken out."""
+        return Tables(self.names, tuple(table.release for table in self.given))
+
+    def _notes(self) -> tuple[str, ...]:
+        """Say for whom the rows stand, and whose outcome is known."""
+        notes, weights = [], self.given[0].weights
+        if weights is not None:
+            who = f"{plural(len(self), 'row')} of X{', a sample,' if weights.sampled else ''}"
+            notes.append(f"{who} stand for these people")
+        known = self._known()
+        if known is not None and self.observed is not None:
+            who = people_text(round(known.people.sum()))
+            counted = "no table counts it" if self.observed.disjoint else "they are taken out"
+            notes.append(f"the outcome of {who} is known; {counted}")
+        return tuple(notes)
 
     @property
     def crossed(self) -> tuple[IntArray, ...] | None:
         """The codes, if the rows show how blocks overlap: a sample does not."""
-        weights = self.tables[0].weights
+        weights = self.tables[0].weights if self.tables else None
         return None if weights is not None and weights.sampled else self.codes
 
     def table(self, name: str) -> AggregatedTarget:
@@ -161,12 +194,15 @@ class JoinedTarget:
         Their people stay in X, and in the other tables. A table of which nothing is left is left
         out.
         """
-        tables = [
-            AggregatedTarget(table.release.without(mask), table.codes, name, table.weights)
-            for table, name, mask in zip(self.tables, self.names, hidden, strict=True)
-            if not mask.all()
-        ]
-        return JoinedTarget(tuple(tables), self.observed)
+
+        def less(tables: tuple[AggregatedTarget, ...]) -> tuple[AggregatedTarget, ...]:
+            return tuple(
+                AggregatedTarget(table.release.without(mask), table.codes, name, table.weights)
+                for table, name, mask in zip(tables, self.names, hidden, strict=True)
+                if not mask.all()
+            )
+
+        return JoinedTarget(less(self.tables), self.observed, less(self.given))
 
     def __len__(self) -> int:
         return len(self.tables[0] if self.tables else self.observed or ())
@@ -292,28 +328,32 @@ def _less_known(target: JoinedTarget) -> JoinedTarget:
     known = target.observed
     if known is None or known.disjoint or not known.known.any():
         return target
-    rows, weights = known.rows, target.tables[0].weights
-    sampled = weights is not None and weights.sampled
-    people = np.ones(len(rows), np.int64)
-    if weights is not None and not sampled:
-        own = weights.values[rows]
-        if (own != np.rint(own)).any():
-            raise ParameterError(
-                "observed: a row whose outcome is known must stand for a whole number of people, "
-                f"got {own[own != np.rint(own)][0]:g}; correct its weight"
-            )
-        people = own.astype(np.int64)
-    others = weights
-    if not sampled:
+    weights = target.tables[0].weights
+    if weights is None or not weights.sampled:
+        if known.known.all():  # nobody is left for the tables to tell of
+            return JoinedTarget((), known, target.tables)
         left = np.ones(len(target)) if weights is None else weights.values.copy()
-        left[rows] = 0.0
-        others = RowWeights(left)
-    found = []
-    for table, name in zip(target.tables, target.names, strict=True):
-        codes = table.codes[rows]
-        release = without_people(table.release, codes, known.values[rows], people, name)
-        found.append(AggregatedTarget(release, table.codes, table.name, others))
+        left[known.rows] = 0.0
+        weights = RowWeights(left)
+    pairs = zip(without_known(target.published).releases, target.tables, strict=True)
+    found = (AggregatedTarget(less, old.codes, old.name, weights) for less, old in pairs)
     return JoinedTarget(tuple(found), known, target.tables)
+
+
+def without_known(tables: Tables) -> Tables:
+    """Return tables that do not count the people whose outcome is known."""
+    known = tables.known
+    assert known is not None
+    people = np.rint(known.people)
+    if (people != known.people).any():
+        raise ParameterError(
+            "observed: a row whose outcome is known must stand for a whole number of people, got "
+            f"{known.people[people != known.people][0]:g}; correct its weight"
+        )
+    told = known.values, people.astype(np.int64)
+    found = zip(tables.releases, known.codes, tables.names, strict=True)
+    less = tuple(without_people(release, codes, *told, name) for release, codes, name in found)
+    return replace(tables, releases=less)
 
 
 def narrowed(tables: Tables, codes: Sequence[IntArray] | None = None) -> Tables:

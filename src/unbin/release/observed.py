@@ -91,25 +91,38 @@ def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
     >>> unbin.join(unbin.aggregate(y, county, bins=2).align(county), unbin.observed(asked)).observed
     ObservedTarget: 2 of 8 rows
     """
-    values = as_floats(y, where="observed", error=DomainError)
-    check_observations(values, where="observed")
+    return as_observed(y, disjoint=disjoint, where="observed")
+
+
+def as_observed(y: ArrayLike, *, disjoint: bool, where: str) -> ObservedTarget:
+    """Return outcomes as a target; errors name ``where`` they are."""
+    values = check_observations(as_floats(y, where=where, error=DomainError), where=where)
     if len(values) and np.isnan(values).all():
-        warnings.warn(
-            "observed: no outcome is known, got NaN in every row; the tables are fitted alone",
-            AlignmentWarning,
-            stacklevel=2,
-        )
+        warn_of_nobody(where)
     return ObservedTarget(values, disjoint=check_flag("disjoint", disjoint))
 
 
-def check_observations(values: FloatArray, *, where: str) -> None:
-    """Raise if an outcome that is known is not a finite number."""
+def warn_of_nobody(where: str) -> None:
+    """Warn that no outcome is known."""
+    warnings.warn(
+        f"{where}: no outcome is known, got NaN in every row; the tables are fitted alone",
+        AlignmentWarning,
+        stacklevel=4,
+    )
+
+
+def check_observations(values: FloatArray, *, where: str, before: int = 0) -> FloatArray:
+    """Return outcomes; raise if one that is known is not a finite number.
+
+    ``before`` rows lie before these.
+    """
     if np.isinf(values).any():
         raise DomainError(
             f"{where}: an outcome must be finite, or NaN where nobody knows it, got inf in row "
-            f"{int(np.argmax(np.isinf(values)))}; correct it"
+            f"{before + int(np.argmax(np.isinf(values)))}; correct it"
         )
     refuse_huge(values[~np.isnan(values)], where=where)
+    return values
 
 
 _NOT_NUMBERS = (

@@ -42,7 +42,7 @@ from unbin.release.orders import read_means, read_order_statistics, read_values
 from unbin.release.tables import Histogram, OrderStatistics
 from unbin.release.target import AggregatedTarget
 from unbin.release.weights import check_weights, warn_of_far, whole_people
-from unbin.release.words import describe, plural
+from unbin.release.words import describe, people_text, plural
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -450,7 +450,7 @@ class Release:
             release = drop_missing(self, seen, rows)
         totals = Totals.of(release, rows, weighed=weighting is not None)
         if weighting == "survey":
-            rows = np.where(totals.known, np.clip(rows, totals.least, totals.most), rows)
+            rows = totals.nearest()
             warn_of_far(seen, np.asarray(people), rows)
         elif scale:
             release = scale_to(release, totals)
@@ -568,6 +568,9 @@ class Release:
 
     def without(self, hidden: BoolArray) -> Release:
         """Return the release of the same people, nothing said of the blocks that are hidden."""
+        if hidden.all():
+            nothing = tables.no_histogram(len(self)), tables.no_order(len(self))
+            return replace(self, histogram=nothing[0], order_statistics=nothing[1], means=None)
         kept = self.select(self.blocks[~hidden])
         return replace(spread_blocks(kept, self.blocks), n=self.n)
 
@@ -578,7 +581,7 @@ class Release:
 
     def __repr__(self) -> str:
         n = int(self.n.sum())
-        people = {0: "unknown size", 1: "1 person"}.get(n, f"{n:,} people")
+        people = people_text(n) if n else "unknown size"
         lines = [f"Release: {plural(len(self.blocks), 'block')}, {people}"]
         lines += [f"  {kind}: {text}" for kind, text in describe(self)]
         return "\n".join(lines)

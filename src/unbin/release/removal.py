@@ -39,10 +39,10 @@ def without_people(
     """
     release = orders_as_bins(release)
     taken = np.bincount(blocks, people, len(release)).astype(np.int64)
-    n, left = np.maximum(release.n - taken, 1), release.n > taken
-    said = release.has_statistics()[blocks]
-    blocks, values, people = blocks[said], values[said], people[said]
+    n, left, told = np.maximum(release.n - taken, 1), release.n > taken, release.has_statistics()
     where = f"{name}, " if name else ""
+    said = told[blocks]
+    blocks, values, people = blocks[said], values[said], people[said]
     histogram = _histogram(release, blocks, values, people, where)
     order = _lists(release, blocks, values, people, where)
     means = release.means

@@ -24,9 +24,9 @@ def units_of(releases: Release | Sequence[Release], family: Family) -> Units:
     return family.units(*_typical(value, weight))
 
 
-def units_of_values(y: FloatArray, family: Family) -> Units:
+def units_of_values(y: FloatArray, family: Family, weights: FloatArray | None = None) -> Units:
     """Return the units to fit observed targets in."""
-    return family.units(*_typical(y, np.ones(len(y))))
+    return family.units(*_typical(y, np.ones(len(y)) if weights is None else weights))
 
 
 def in_units(release: Release, units: Units) -> Release:

@@ -87,14 +87,17 @@ def check_weights(
     return RowWeights(check_people(values, where=where), weighting)
 
 
-def check_people(values: FloatArray, *, where: str) -> FloatArray:
-    """Return numbers of people that rows stand for; raise unless all are finite and above 0."""
+def check_people(values: FloatArray, *, where: str, before: int = 0) -> FloatArray:
+    """Return numbers of people that rows stand for; raise unless all are finite and above 0.
+
+    ``before`` rows lie before these.
+    """
     odd = ~(np.isfinite(values) & (values > 0))
     if odd.any():
         k = int(np.argmax(odd))
         raise DomainError(
             f"{where}: a row must stand for a finite number of people above 0, got {values[k]:g} "
-            f"in row {k}{_more(int(odd.sum()))}; leave out rows that stand for nobody"
+            f"in row {before + k}{_more(int(odd.sum()))}; leave out rows that stand for nobody"
         )
     refuse_huge(values, where=where)
     return values
@@ -106,20 +109,28 @@ def _more(n: int) -> str:
 
 def whole_people(people: FloatArray | IntArray) -> IntArray:
     """Return people of blocks as whole numbers, at least one of each."""
-    return np.maximum(np.rint(people), 1).astype(np.int64)
+    # halves go up, so that taking whole people out changes nothing
+    return np.maximum(np.floor(people + 0.5), 1).astype(np.int64)
 
 
 def warn_of_far(blocks: TextArray, weighed: FloatArray, people: IntArray) -> None:
     """Warn where the weights of a sample add up to far more or fewer people than a block has."""
-    ratio = people / weighed
-    far = (ratio > _FAR) | (ratio < 1 / _FAR)
-    if far.any():
-        k = int(np.argmax(np.abs(np.log(ratio))))
+    far = far_off(blocks, weighed, people)
+    if far:
         warnings.warn(
-            f"align: the weights of {plural(int(far.sum()), 'block')} of {len(far):,} are far from "
-            f"the people that the table counts, and were brought to them; worst: block "
-            f"{str(blocks[k])!r}, {weighed[k]:,.1f} people by the weights, {people[k]:,} by the "
-            "table",
+            f"align: the weights of {plural(len(far), 'block')} of {len(blocks):,} are far from "
+            f"the people that the table counts, and were brought to them; worst: {far[0]}",
             AlignmentWarning,
             stacklevel=4,
         )
+
+
+def far_off(blocks: TextArray, weighed: FloatArray, people: IntArray) -> tuple[str, ...]:
+    """Say where the weights of a sample are far from the people of a block, worst first."""
+    size = np.abs(np.log(np.maximum(people, 1) / weighed))
+    order = np.argsort(-size, kind="stable")
+    return tuple(
+        f"block {str(blocks[k])!r}, {weighed[k]:,.1f} people by the weights, {people[k]:,} by the "
+        "table"
+        for k in order[size[order] > np.log(_FAR)]
+    )

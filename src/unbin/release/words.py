@@ -19,6 +19,11 @@ def plural(count: int, word: str) -> str:
     return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
+def people_text(n: int) -> str:
+    """Return "1 person", "2 people"."""
+    return "1 person" if n == 1 else f"{n:,} people"
+
+
 def describe(release: Release) -> Iterator[tuple[str, str]]:
     """Yield each kind of statistic a release holds, its spread over the blocks, and its source."""
     histogram, order = release.histogram, release.order_statistics

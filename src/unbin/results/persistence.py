@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -24,12 +24,13 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fitting.model import Fit
 from unbin.likelihood.choice import Selection
+from unbin.likelihood.diagnostics import told_by
 from unbin.likelihood.published import Published, smallest_shown
 from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
@@ -81,8 +82,9 @@ def save(
 ) -> None:
     """Write a fitted model to a JSON file; imputed targets are personal and are left out.
 
-    So are published counts where a report would mask some of them: the loaded model predicts as
-    before, but its ``published_`` is None.
+    So are published counts where a report would mask some of them, or where people whose outcome is
+    known were taken out of them: the loaded model predicts as before, but its ``published_`` is
+    None.
 
     Parameters
     ----------
@@ -156,14 +158,12 @@ def keeps_counts(model: AggregatedGLM, public: bool | None = None) -> bool:
 def _to_keep(fit: Fit, public: bool | None) -> Fit:
     """Return a fit without its counts, if a report would mask some of them.
 
-    Of several tables of the same people those of one would reveal what another one masks.
+    Those less people whose outcome is known would tell their outcomes. Of several tables of the
+    same people those of one would reveal what another one masks.
     """
     found = [fit.published, *(table.published for table in fit.tables)]
     shown = (t is None or t.shown_whole(smallest_shown(t, public)) for t in found)
-    if all(shown):
-        return fit
-    tables = tuple(replace(table, published=None) for table in fit.tables)
-    return replace(fit, published=None, tables=tables)
+    return fit if all(shown) and not fit.less_known else fit.without_counts()
 
 
 def versions() -> dict[str, str]:
@@ -248,7 +248,8 @@ def _check_fit(fit: Fit, d: int) -> None:
     _require(fit.coef, (d,), "coef")
     for name in ("intercept", "dispersion", "block_sd"):
         _require(np.array(getattr(fit, name)), (), name)
-    for name in ("dispersion", "block_sd", "alpha", "n_iter", "n_people", "n_blocks"):
+    counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
+    for name in ("dispersion", "block_sd", "alpha", *counts):
         _require_positive(np.array(getattr(fit, name)), name)
     if (fit.bins is None) == fit.family.free_shape:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
@@ -284,6 +285,7 @@ def _check_diagnostics(fit: Fit, d: int) -> None:
         if values is not None:
             _require_shape(values, (d,), f"diagnostics.{name}")
     names = tuple(table.name for table in fit.tables)
+    names = told_by(names, observed=fit.n_observed > 0) if names else names
     if found.tables != names:
         raise ModelFileError(
             f"diagnostics.tables: must be those of the fit, got {len(found.tables)} names for "

@@ -43,7 +43,8 @@ def shares_by_table(model: AggregatedGLM) -> tuple[tuple[str, ...], FloatArray] 
 def drawable_tables(tables: Sequence[Published | None], smallest: Sequence[int]) -> list[bool]:
     """Mark the tables of the same people whose counts may be drawn on one page.
 
-    Sums of one table reveal counts that are masked in another. So all are drawn where nothing is
+    Counts less people whose outcome is known tell these outcomes, and are never drawn. Sums of one
+    table reveal counts that are masked in another. So all are drawn where nothing is
     masked in any; else only those that everybody has already, and where there are none of these
     the first, masked.
 
@@ -56,6 +57,8 @@ def drawable_tables(tables: Sequence[Published | None], smallest: Sequence[int])
     """
     pairs = list(zip(tables, smallest, strict=True))
     counted = [table is not None for table in tables]
+    if any(table is not None and table.less_known for table in tables):
+        return [False] * len(tables)
     if all(table is None or table.shown_whole(least) for table, least in pairs):
         return counted
     public = [table is not None and least == 0 for table, least in pairs]

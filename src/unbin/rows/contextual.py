@@ -84,6 +84,11 @@ class Context:
         return values
 
 
+def context_columns(context: Context | None, codes: IntArray) -> list[FloatArray]:
+    """Return the further columns of people in these blocks, each (n,); without a context none."""
+    return [] if context is None else list(context.means[codes][:, context.used].T)
+
+
 def _by_text(block_means: Mapping[Any, ArrayLike] | None) -> dict[str, ArrayLike]:
     """Return block means by the text of their ids, by which blocks are looked up."""
     if block_means is None:

@@ -379,6 +379,7 @@ def lay_out(
     others: tuple[IntArray, ...] = (),
     weights: FloatArray | None = None,
     sampled: bool = False,
+    everybody: FloatArray | None = None,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -398,6 +399,9 @@ def lay_out(
         The block of each row in further partitions.
     weights, sampled
         See :class:`unbin.rows.rows.Rows`.
+    everybody : (n,), optional
+        Weights by which columns are standardised, if not ``weights``: those of people whose outcome
+        is known included.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
     rows, order = arrange(
@@ -412,7 +416,8 @@ def lay_out(
         sampled=sampled,
     )
     columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
-    done = list(columns.stream(_standardise, rows.weights, fit_intercept))
+    scale_by = rows.weights if everybody is None else everybody[order]
+    done = list(columns.stream(_standardise, scale_by, fit_intercept))
     center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
         np.zeros(0), np.ones(0), np.zeros(0, bool)
     )  # fmt: skip

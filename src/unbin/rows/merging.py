@@ -18,6 +18,8 @@ from unbin.rows.rows import Rows, aligned_copy
 
 _PAYS = 0.5
 """Rows that are left, as a share, at most: else sums are not much faster."""
+_PER_ROW = 4
+"""Numbers of a row beside its columns, about: offset, key, weight, blocks."""
 _SAMPLE = 1 << 13
 """Rows looked at before all of them are compared."""
 _LIKELY = 0.9
@@ -30,13 +32,41 @@ def merge_rows(design: Design) -> Design:
     Rows of a sample stay as they are: its variance is not that of the weights' sums.
     """
     rows = design.rows
-    if rows is None or rows.sampled or rows.matrix.shape[1] != len(design.scale):
+    if design.sampled or design.scores_blocks:
         return design
-    found = different_rows(rows)
+    if rows is None:
+        return _in_parts(design)
+    merged = merged_rows(rows)
+    if merged is rows:
+        return design
+    threads = getattr(design.parts, "n_threads", 1)
+    laid_out = over_rows(merged, design.center, design.scale, design.varies, n_threads=threads)
+    return replace(laid_out, has_offset=design.has_offset)
+
+
+def _in_parts(design: Design) -> Design:
+    """Return a design whose parts are merged, if the first of them has far fewer different rows."""
+    (share,) = design.parts.take([0]).stream(_share_left)
+    if share > _PAYS:
+        return design
+    numbers = len(design.scale) + _PER_ROW
+    parts = design.parts.later(merged_rows).settled(int(8 * share * design.n_rows * numbers))
+    return replace(design, parts=parts, whole=parts if design.whole is design.parts else None)
+
+
+def _share_left(rows: Rows) -> float:
+    plain = isinstance(rows, Rows) and rows.matrix.shape[1]  # and not on a device, nor tabmat's
+    found = different_rows(rows) if plain else None
+    return 1.0 if found is None else len(found[0]) / len(rows)
+
+
+def merged_rows(rows: Rows) -> Rows:
+    """Return the different rows of some people, weighted; all of them where these are not fewer."""
+    found = different_rows(rows) if rows.matrix.shape[1] else None
     if found is None:
-        return design
+        return rows
     first, place, start = found
-    merged = replace(
+    return replace(
         rows,
         matrix=aligned_copy(rows.matrix[first]),
         offset=rows.offset[first],
@@ -45,9 +75,6 @@ def merge_rows(design: Design) -> Design:
         others=tuple(codes[first] for codes in rows.others),
         weights=np.bincount(place, rows.weights, len(first)).astype(np.float64),
     )
-    threads = getattr(design.parts, "n_threads", 1)
-    laid_out = over_rows(merged, design.center, design.scale, design.varies, n_threads=threads)
-    return replace(laid_out, has_offset=design.has_offset)
 
 
 def different_rows(rows: Rows) -> tuple[IntArray, IntArray, IntArray] | None:

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin._frames import OUTSIDE, as_text, cross_codes, filled, refuse_huge
+from unbin._frames import OUTSIDE, as_floats, as_text, cross_codes, filled, refuse_huge
 from unbin._io import not_a_file
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, ReadError
+from unbin.release.observed import check_observations
 from unbin.release.readers.parquet import open_parquet
+from unbin.release.weights import check_people
 from unbin.rows.parts import Recipe
 from unbin.rows.survey import Coded, Part
 
@@ -39,14 +41,30 @@ class Columns:
     offset : str or None
         Likewise.
     others : tuple of tuples of str
-        The columns of further partitions. Where there are any, people without an id are outside
-        the table.
+        The columns of further partitions.
+    weights : str or None
+        People that each row stands for. Beside a Dask array, a Dask array.
+    sampled : bool
+        Whether the rows are a sample of the people.
+    observed : str or None
+        Outcomes that are known. Beside a Dask array, a Dask array.
+    disjoint : bool
+        Whether no table counts the outcomes that are known.
     """
 
     features: tuple[str, ...]
     block: Any
     offset: Any
     others: tuple[tuple[str, ...], ...] = ()
+    weights: Any = None
+    sampled: bool = False
+    observed: Any = None
+    disjoint: bool = False
+
+    @property
+    def outside(self) -> bool:
+        """Whether people without an id are outside a table: where there is more than one source."""
+        return bool(self.others) or self.observed is not None
 
     @property
     def partitions(self) -> tuple[tuple[str, ...], ...]:
@@ -57,8 +75,8 @@ class Columns:
     def names(self) -> list[str]:
         """All columns, each once."""
         ids = [name for names in self.partitions for name in names]
-        extra = [] if self.offset is None else [self.offset]
-        return list(dict.fromkeys([*self.features, *ids, *extra]))
+        extra = [self.offset, self.weights, self.observed]
+        return list(dict.fromkeys([*self.features, *ids, *(x for x in extra if x is not None)]))
 
     def coded(self, read: Callable[[str], tuple[TextArray, IntArray]]) -> list[Coded]:
         """Return the blocks of people in every partition.
@@ -77,11 +95,14 @@ class RowGroups:
     path : str
     groups : tuple of int
     rows : (first, last) or None
+    before : int
+        Rows of the file before these.
     """
 
     path: str
     groups: tuple[int, ...]
     rows: tuple[int, int] | None = None
+    before: int = 0
 
 
 def recipes_of(X: Any, columns: Columns, part_bytes: int | None = None) -> list[Recipe]:
@@ -124,22 +145,45 @@ def read_part(groups: RowGroups, columns: Columns) -> Part:
         raise ReadError(
             f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
         ) from None
-    values = {
-        name: numbers_of(table.column(name).to_numpy(), where, name)
-        for name in (*columns.features, columns.offset)
-        if name is not None
-    }
-    outside = bool(columns.others)
-    coded = columns.coded(lambda name: _read_ids(table.column(name), where, name, outside=outside))
-    part = part_of(values, columns, coded)
+    outside, before = columns.outside, groups.before
+    part = part_of(
+        lambda name: table.column(name).to_numpy(),
+        columns,
+        columns.coded(lambda name: _read_ids(table.column(name), where, name, outside=outside)),
+        where,
+        before,
+    )
     pa.default_memory_pool().release_unused()  # what decoding took, several times the part
     return part
 
 
-def part_of(values: dict[str, FloatArray], columns: Columns, coded: Sequence[Coded]) -> Part:
-    """Return a part of columns and the blocks of its people in every partition."""
-    features = tuple(values[name] for name in columns.features)
-    return Part(features, coded[0], values.get(columns.offset), tuple(coded[1:]))
+def part_of(
+    read: Callable[[str], NDArray[Any]],
+    columns: Columns,
+    coded: Sequence[Coded],
+    where: str,
+    before: int = 0,
+) -> Part:
+    """Return a part of columns and the blocks of its people in every partition.
+
+    ``read`` returns a column; ``before`` is the number of rows of ``where`` before these.
+    """
+    offset, weights, outcome = columns.offset, columns.weights, columns.observed
+    people = None if weights is None else people_of(read(weights), where, weights, before)
+    known = None if outcome is None else outcomes_of(read(outcome), where, outcome, before)
+    counted = people
+    if known is not None and not columns.disjoint and not columns.sampled:
+        counted = np.where(np.isnan(known), 1.0 if people is None else people, 0.0)
+    return Part(
+        tuple(numbers_of(read(name), where, name) for name in columns.features),
+        coded[0],
+        None if offset is None else numbers_of(read(offset), where, offset),
+        tuple(coded[1:]),
+        people,
+        counted,
+        columns.sampled,
+        known,
+    )
 
 
 def numbers_of(values: NDArray[Any], where: str, name: str) -> FloatArray:
@@ -156,6 +200,20 @@ def numbers_of(values: NDArray[Any], where: str, name: str) -> FloatArray:
         )
     refuse_huge(numbers, where=f"{where}, column {name!r}")
     return numbers
+
+
+def people_of(values: NDArray[Any], where: str, name: str, before: int = 0) -> FloatArray:
+    """Return a column as numbers of people that rows stand for."""
+    told = f"{where}, column {name!r}"
+    numbers = as_floats(filled(values), where=told, error=ReadError)
+    return check_people(numbers, where=told, before=before)
+
+
+def outcomes_of(values: NDArray[Any], where: str, name: str, before: int = 0) -> FloatArray:
+    """Return a column as outcomes, NaN where nobody knows them."""
+    told = f"{where}, column {name!r}"
+    numbers = as_floats(filled(values), where=told, error=ReadError)
+    return check_observations(numbers, where=told, before=before)
 
 
 def _read_ids(column: Any, where: str, name: str, *, outside: bool) -> tuple[TextArray, IntArray]:
@@ -175,20 +233,21 @@ def _read_ids(column: Any, where: str, name: str, *, outside: bool) -> tuple[Tex
 def _gather(path: str, metadata: Any, most: int) -> Iterator[RowGroups]:
     """Put neighbouring row groups together, and cut large ones, into parts of ``most`` rows."""
     held: list[int] = []
-    rows = 0
+    rows = done = 0
     for k in range(metadata.num_row_groups):
         size = metadata.row_group(k).num_rows
         if held and rows + size > most:
-            yield RowGroups(path, tuple(held))
+            yield RowGroups(path, tuple(held), before=done - rows)
             held, rows = [], 0
         if size > most:
             edges = np.linspace(0, size, -(-size // most) + 1).astype(int).tolist()
-            yield from (RowGroups(path, (k,), cut) for cut in pairwise(edges))
+            yield from (RowGroups(path, (k,), cut, done + cut[0]) for cut in pairwise(edges))
         elif size:
             held.append(k)
             rows += size
+        done += size
     if held:
-        yield RowGroups(path, tuple(held))
+        yield RowGroups(path, tuple(held), before=done - rows)
 
 
 def _read(part: RowGroups, names: list[str]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 
@@ -47,12 +48,27 @@ class Part:
     offset : (n,) or None
     others : tuple of Coded
         Their blocks in further partitions.
+    weights : (n,) or None
+        People that each row stands for; None where it is one.
+    counted : (n,) or None
+        Those of them that the tables count: the same, but where outcomes are known.
+    sampled : bool
+        Whether the rows are a sample of the people.
+    outcome : (n,) or None
+        NaN where nobody knows it.
     """
 
     columns: tuple[FloatArray, ...]
     coded: Coded
     offset: FloatArray | None
     others: tuple[Coded, ...] = ()
+    weights: FloatArray | None = None
+    counted: FloatArray | None = None
+    sampled: bool = False
+    outcome: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.coded.codes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +78,76 @@ class Counted:
     Attributes
     ----------
     blocks : (b,) text, sorted
-    rows : (b,)
-        People in each block.
+    people : (b,)
+        Whole numbers where each row is a person.
     """
 
     blocks: TextArray
-    rows: IntArray
+    people: IntArray | FloatArray
 
     @classmethod
-    def of(cls, coded: Coded) -> Counted:
+    def of(cls, coded: Coded, weights: FloatArray | None = None) -> Counted:
         """Count some people."""
-        return cls(coded.blocks, np.bincount(coded.codes, minlength=len(coded.blocks)))
+        return cls(coded.blocks, np.bincount(coded.codes, weights, len(coded.blocks)))
 
     def __add__(self, other: Counted) -> Counted:
         blocks = np.union1d(self.blocks, other.blocks)
-        rows = np.zeros(len(blocks), np.int64)
+        people = np.zeros(len(blocks), np.result_type(self.people, other.people))
         for part in (self, other):
-            rows[np.searchsorted(blocks, part.blocks)] += part.rows
-        return Counted(blocks, rows)
+            people[np.searchsorted(blocks, part.blocks)] += part.people
+        return Counted(blocks, people)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Rows whose outcome is known; they are few, and held in memory wherever the others are.
+
+    Attributes
+    ----------
+    columns : d arrays of shape (m,)
+    offset : (m,) or None
+    outcome, people : (m,)
+        The outcome of each, and how many people it stands for: one, in a sample.
+    blocks : tuple of (m,) text
+        Their blocks in every partition.
+    """
+
+    columns: tuple[FloatArray, ...]
+    offset: FloatArray | None
+    outcome: FloatArray
+    people: FloatArray
+    blocks: tuple[TextArray, ...]
+
+    def __len__(self) -> int:
+        return len(self.outcome)
+
+    @classmethod
+    def of(cls, part: Part) -> Gathered:
+        """Gather those of a part."""
+        assert part.outcome is not None
+        rows = np.flatnonzero(~np.isnan(part.outcome))
+        people = np.ones(len(rows))
+        if part.weights is not None and not part.sampled:
+            people = part.weights[rows]
+        return cls(
+            tuple(values[rows] for values in part.columns),
+            None if part.offset is None else part.offset[rows],
+            part.outcome[rows],
+            people,
+            tuple(coded.blocks[coded.codes[rows]] for coded in (part.coded, *part.others)),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Gathered]) -> Gathered:
+        """Put those of several parts side by side."""
+        offsets = [part.offset for part in parts if part.offset is not None]
+        return cls(
+            tuple(map(np.concatenate, zip(*(part.columns for part in parts), strict=True))),
+            np.concatenate(offsets) if offsets else None,
+            np.concatenate([part.outcome for part in parts]),
+            np.concatenate([part.people for part in parts]),
+            tuple(map(np.concatenate, zip(*(part.blocks for part in parts), strict=True))),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +157,8 @@ class Survey:
     Attributes
     ----------
     blocks : (b,) text, sorted
-    rows : (b,)
-        People in each block.
+    rows, people : (b,)
+        Rows of each block, and the people that they stand for.
     sums : (b, d)
         Of the columns, by block, less ``shift`` for each person.
     shift, mean, square : (d,)
@@ -102,6 +170,7 @@ class Survey:
 
     blocks: TextArray
     rows: IntArray
+    people: IntArray | FloatArray
     sums: FloatArray
     shift: FloatArray
     mean: FloatArray
@@ -111,20 +180,22 @@ class Survey:
 
     def __add__(self, other: Survey) -> Survey:
         counted = self.partitions[0] + other.partitions[0]
-        blocks, rows = counted.blocks, counted.rows
-        sums = np.zeros((len(blocks), len(self.mean)))
+        blocks = counted.blocks
+        rows, sums = np.zeros(len(blocks), np.int64), np.zeros((len(blocks), len(self.mean)))
         for part in (self, other):
             place = np.searchsorted(blocks, part.blocks)
-            sums[place] += part.sums + part.rows[:, None] * (part.shift - self.shift)
-        n, m = int(self.rows.sum()), int(other.rows.sum())
-        gap = other.mean - self.mean
+            rows[place] += part.rows
+            sums[place] += part.sums + part.people[:, None] * (part.shift - self.shift)
+        n, m = float(self.people.sum()), float(other.people.sum())
+        gap, both = other.mean - self.mean, n + m or 1.0  # nobody may be counted in either
         return Survey(
             blocks,
             rows,
+            counted.people,
             sums,
             self.shift,
-            self.mean + gap * (m / (n + m)),
-            self.square + other.square + gap**2 * (n * m / (n + m)),
+            self.mean + gap * (m / both),
+            self.square + other.square + gap**2 * (n * m / both),
             self.has_offset or other.has_offset,
             tuple(a + b for a, b in zip(self.others, other.others, strict=True)),
         )
@@ -132,34 +203,79 @@ class Survey:
     @property
     def partitions(self) -> tuple[Counted, ...]:
         """People of each block, of the first partition and of further ones."""
-        return (Counted(self.blocks, self.rows), *self.others)
+        return (Counted(self.blocks, self.people), *self.others)
 
     @property
-    def n_people(self) -> int:
-        """People in all blocks."""
+    def n_rows(self) -> int:
+        """Rows of all blocks."""
         return int(self.rows.sum())
 
     def context(self) -> Context:
         """Return the block means of the columns, for contextual effects."""
-        means = self.sums / self.rows[:, None] + self.shift
-        between = (self.rows[:, None] * (means - self.mean) ** 2).sum(axis=0)
+        means = self.sums / self.people[:, None] + self.shift
+        between = (self.people[:, None] * (means - self.mean) ** 2).sum(axis=0)
         used = self.square - between > CONSTANT * self.square
         return Context(self.blocks, means, self.mean, used)
 
 
-def survey(part: Part) -> Survey:
-    """Count the people of a part by block, and measure its columns."""
-    d, codes = len(part.columns), part.coded.codes
-    counted = Counted.of(part.coded)
-    mean = np.array([values.mean() if len(values) else 0.0 for values in part.columns])
-    sums, square = np.empty((len(counted.blocks), d)), np.empty(d)
-    for j, values in enumerate(part.columns):
+def survey(part: Part, weights: FloatArray | None = None) -> Survey:
+    """Count the people of a part by block, and measure its columns.
+
+    ``weights`` (n,) are the people that each row stands for.
+    """
+    d, n_blocks, codes = len(part.columns), len(part.coded.blocks), part.coded.codes
+    counted, total = Counted.of(part.coded, weights), float(len(part))
+    if weights is not None:
+        total = float(weights.sum())
+    mean, square, sums = np.zeros(d), np.zeros(d), np.zeros((n_blocks, d))
+    for j, values in enumerate(part.columns if total > 0 else ()):
+        mean[j] = np.average(values, weights=weights)
         away = values - mean[j]
-        square[j] = away @ away
-        sums[:, j] = np.bincount(codes, weights=away, minlength=len(counted.blocks))
+        weighed = away if weights is None else weights * away
+        square[j] = away @ weighed
+        sums[:, j] = np.bincount(codes, weighed, n_blocks)
     has_offset = part.offset is not None and bool(part.offset.any())
-    others = tuple(map(Counted.of, part.others))
-    return Survey(counted.blocks, counted.rows, sums, mean, mean, square, has_offset, others)
+    return Survey(
+        counted.blocks,
+        np.bincount(codes, minlength=n_blocks),
+        counted.people,
+        sums,
+        mean,
+        mean,
+        square,
+        has_offset,
+        tuple(Counted.of(coded, weights) for coded in part.others),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one pass over a part finds.
+
+    Attributes
+    ----------
+    everybody : Survey
+    counted : Survey
+        Of those that the tables count where outcomes are known: the same, if they count everybody.
+    known : Gathered or None
+        Rows whose outcome is known; None where none was asked for.
+    weighed, sampled : bool
+        Whether rows may stand for several people, or for nobody, and whether they are a sample.
+    """
+
+    everybody: Survey
+    counted: Survey
+    known: Gathered | None
+    weighed: bool
+    sampled: bool
+
+
+def look_at(part: Part) -> Found:
+    """Survey a part, and gather the rows whose outcome is known."""
+    found = survey(part, part.weights)
+    counted = found if part.counted is part.weights else survey(part, part.counted)
+    known = None if part.outcome is None else Gathered.of(part)
+    return Found(found, counted, known, part.counted is not None, part.sampled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,16 +310,16 @@ def scale_of(
     found: Survey, *, fit_intercept: bool, seed: int, context: Context | None = None
 ) -> Scale:
     """Return the scale that standardises the columns over all people."""
-    n = found.n_people
+    n = float(found.people.sum())
     center = found.mean if fit_intercept else np.zeros_like(found.mean)
     square = found.square if fit_intercept else found.square + n * found.mean**2
     columns = None
     if context is not None:
         columns = context.means[:, context.used]
-        middle = found.rows @ columns / n
+        middle = found.people @ columns / n
         shift = middle if fit_intercept else np.zeros_like(middle)
         center = np.concatenate([center, shift])
-        square = np.concatenate([square, found.rows @ (columns - shift) ** 2])
+        square = np.concatenate([square, found.people @ (columns - shift) ** 2])
     spread = np.sqrt(square / n)
     varies = spread > 1e-12 * np.abs(center)
     scale = np.where(varies, spread, 1.0)
@@ -226,48 +342,73 @@ def standardised(part: Part, scale: Scale, place: int) -> Rows:
         fit_intercept=scale.fit_intercept,
         seed=scale.seed,
         others=tuple(o.among(names) for o, names in zip(part.others, scale.others, strict=True)),
+        weights=part.counted,
+        sampled=part.sampled,
     )
     return rows.at(place)
 
 
 @dataclass(frozen=True)
 class Surveyed:
-    """Parts with their surveys.
+    """Parts with what was found in them.
 
     Attributes
     ----------
     parts : Parts of Part
-    found : tuple of Survey
+    found : tuple of Found
         One per part.
     """
 
     parts: Parts
-    found: tuple[Survey, ...]
+    found: tuple[Found, ...]
 
     @classmethod
     def of(cls, parts: Parts) -> Surveyed:
         """Survey parts, in one pass; those without people are left out."""
-        found = list(parts.stream(survey))
-        held = [k for k, part in enumerate(found) if part.n_people]
+        found = list(parts.stream(look_at))
+        held = [k for k, part in enumerate(found) if part.everybody.n_rows]
         if not held:
             raise ReadError("X: must hold people, got none; check the table")
         if len(held) < len(found):
             parts, found = parts.take(held), [found[k] for k in held]
         return cls(parts, tuple(found))
 
+    @property
+    def weighed(self) -> bool:
+        """Whether rows may stand for several people, or for nobody."""
+        return self.found[0].weighed
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the people."""
+        return self.found[0].sampled
+
     @cached_property
     def whole(self) -> Survey:
         """The survey of all people."""
-        return reduce(lambda a, b: a + b, self.found)
+        return reduce(lambda a, b: a + b, [part.everybody for part in self.found])
+
+    @cached_property
+    def counted(self) -> Survey:
+        """The survey of those that the tables count where outcomes are known."""
+        if all(part.counted is part.everybody for part in self.found):
+            return self.whole
+        return reduce(lambda a, b: a + b, [part.counted for part in self.found])
+
+    @cached_property
+    def known(self) -> Gathered | None:
+        """Rows whose outcome is known; None where there are none."""
+        found = [part.known for part in self.found if part.known is not None]
+        return Gathered.joined(found) if any(map(len, found)) else None
 
     def design(self, scale: Scale) -> Design:
         """Return the design of all people; nothing is read until sums are asked for."""
         whole = self.whole
-        size = np.array([part.n_people for part in self.found])
+        size = np.array([part.everybody.n_rows for part in self.found])
         place = np.concatenate([[0], np.cumsum(size)[:-1]])
         parts = self.parts.later(standardised, scale, each=[int(p) for p in place])
-        numbers = len(scale.center) + 2 + len(scale.others)  # of a row
-        parts = parts.settled(8 * whole.n_people * numbers)
+        numbers = len(scale.center) + 2 + len(scale.others) + self.weighed  # of a row
+        parts = parts.settled(8 * whole.n_rows * numbers)
         return Design(
             parts=parts,
             whole=parts if self._blocks_follow(whole) else None,
@@ -277,9 +418,18 @@ class Surveyed:
             varies=scale.varies,
             fit_intercept=scale.fit_intercept,
             has_offset=whole.has_offset,
+            weight=self.weight,
+            sampled=self.sampled,
         )
+
+    @property
+    def weight(self) -> tuple[FloatArray, ...] | None:
+        """People of each block, by partition, that the tables count; None where rows are people."""
+        if not self.weighed:
+            return None
+        return tuple(part.people.astype(np.float64) for part in self.counted.partitions)
 
     def _blocks_follow(self, whole: Survey) -> bool:
         """Tell whether each block lies in one part, and parts hold blocks in order."""
-        places = [np.searchsorted(whole.blocks, part.blocks) for part in self.found]
+        places = [np.searchsorted(whole.blocks, part.everybody.blocks) for part in self.found]
         return bool(np.array_equal(np.concatenate(places), np.arange(len(whole.blocks))))

@@ -5,6 +5,7 @@ import sys
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -53,13 +54,16 @@ def close(ours, theirs, rtol=1e-11):
     np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=rtol * scale)
 
 
-def rows_of(sizes, *, d=3, offset=False, fit_intercept=True, ranked=False, seed=0):
-    """Return the same rows here and on the device."""
+def rows_of(sizes, *, d=3, offset=False, fit_intercept=True, ranked=False, weights=False, seed=0):
+    """Return the same rows here and on the device; some may stand for nobody."""
     rng = np.random.default_rng(seed)
     codes = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
     X = rng.normal(size=(len(codes), d)) + 0.3 * rng.normal(size=(len(sizes), d))[codes]
     extra = 0.2 * rng.normal(size=len(codes)) if offset else None
-    design = lay_out(X, codes, len(sizes), offset=extra, fit_intercept=fit_intercept)
+    people = rng.integers(0, 4, len(codes)).astype(float) if weights else None
+    design = lay_out(
+        X, codes, len(sizes), offset=extra, fit_intercept=fit_intercept, weights=people
+    )
     return design.rows, tiles.from_rows(design.rows, MACHINE, ranked)
 
 
@@ -124,10 +128,14 @@ def law_of(family, rows, *, own=False, unit=None, variance=0.0):
 # -- every sum against the local one ---------------------------------------------------------------
 
 
+WEIGHED = pytest.mark.parametrize("weights", [False, True], ids=["people", "weights"])
+
+
 @pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_sums_of_columns(sizes, fit_intercept):
-    here, there = rows_of(sizes, offset=fit_intercept, fit_intercept=fit_intercept)
+@WEIGHED
+def test_sums_of_columns(sizes, fit_intercept, weights):
+    here, there = rows_of(sizes, offset=fit_intercept, fit_intercept=fit_intercept, weights=weights)
     theta = theta_of(here)
     close(row_sums(there)[0], row_sums(here)[0])
     close(eta_sums(there, theta)[0], eta_sums(here, theta)[0])
@@ -144,11 +152,12 @@ def test_sums_of_columns(sizes, fit_intercept):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("kind", ["shared", "own", "means", "effects"])
-def test_moments_of_blocks(name, kind):
+@WEIGHED
+def test_moments_of_blocks(name, kind, weights):
     family = family_of(name)
     if family.free_shape and kind == "own":
         pytest.skip("thresholds are shared")
-    here, there = rows_of(SIZES["ragged"], offset=kind == "own")
+    here, there = rows_of(SIZES["ragged"], offset=kind == "own", weights=weights)
     variance = 0.05 if kind == "effects" else 0.0
     unit = 1.7 if kind == "means" else None
     law, free = law_of(family, here, own=kind == "own", unit=unit, variance=variance)
@@ -182,11 +191,12 @@ def test_sums_of_tiles_do_not_depend_on_the_chunks(monkeypatch):
 
 @pytest.mark.parametrize("name", FAMILIES)
 @pytest.mark.parametrize("own", [False, True])
-def test_expected_counts_and_bin_values(name, own):
+@WEIGHED
+def test_expected_counts_and_bin_values(name, own, weights):
     family = family_of(name)
     if family.free_shape and own:
         pytest.skip("thresholds are shared")
-    here, there = rows_of(SIZES["ragged"])
+    here, there = rows_of(SIZES["ragged"], weights=weights)
     law, free = law_of(family, here, own=own)
     theta, nuisance = law.coordinates.split(free)
     args = (family, law.lower, law.upper, theta, nuisance)
@@ -227,8 +237,9 @@ def test_scores_of_blocks(family, kind):
         problem = replace(problem, block_variance=0.05 if kind == "effects" else 0.0)
         free = 0.9 * starting_point(problem)
         sums.append(score_sums(problem, free, np.full(len(free), 0.3)))
-    for field in fields(sums[0]):
-        close(getattr(sums[0], field.name), getattr(sums[1], field.name), rtol=1e-9)
+    assert sums[0].sampled is sums[1].sampled is None
+    for name in {field.name for field in fields(sums[0])} - {"sampled"}:
+        close(getattr(sums[0], name), getattr(sums[1], name), rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "binomial", "gamma", "ordinal"])
@@ -560,7 +571,7 @@ def test_rows_on_the_device_know_their_blocks_in_further_partitions(
 
 def test_people_who_were_read_know_them_too(cut_twice):
     X, blocks = cut_twice
-    parts = streaming.parts_of(X, blocks.names, blocks.codes, None, blocks.others)
+    parts = streaming.parts_of(X, blocks, None)
     opened = engine.TorchEngine(Options(n_threads=1, device="cpu"))
     found = opened.people(Surveyed.of(parts)).design(Layout(fit_intercept=True))
     here = lay_out(X, blocks.codes, 30, others=blocks.others)
@@ -626,6 +637,125 @@ def test_of_several_tables_the_device_takes_those_with_common_bins(statistics):
     joined = unbin.join(target.tables[0], other.align(target.tables[2].blocks))
     with pytest.raises(EngineError, match=r"of several tables none may have .*use engine='local'"):
         fit(X, joined)
+
+
+# -- rows that stand for several people, and people whose outcome is known -------------------------
+
+
+def weighed_tables(family="gaussian", *, n=900, several=True):
+    """Return a frame of rows that stand for one to three people, and tables by its columns."""
+    rng = np.random.default_rng(6)
+    county = rng.permutation(np.arange(n) % 30)
+    frame = pd.DataFrame(rng.normal(size=(n, 3)) + 0.5 * rng.normal(size=(30, 3))[county])
+    frame.columns = ["a", "b", "c"]
+    frame["county"], frame["w"] = [f"{c:02d}" for c in county], rng.integers(1, 4, n)
+    frame["sex"] = np.where(frame["b"] > 0, "m", "f")
+    eta = frame[["a", "b", "c"]].to_numpy() @ [0.5, 0.3, -0.4]
+    row = np.repeat(np.arange(n), frame["w"])
+    draw = {"poisson": lambda m: rng.poisson(np.exp(m)), "gaussian": lambda m: rng.normal(m)}
+    own, y = (draw[family](m).astype(float) for m in (eta, eta[row]))
+    asked = rng.random(n) < 0.15
+    y = np.where(asked[row], own[row], y)
+    frame["asked"] = np.where(asked, own, np.nan)
+    bins = [-1, 0, 1, 2, 99] if family == "poisson" else 5
+    keys = ["county", "sex"] if several else ["county"]
+    return frame, {key: unbin.aggregate(y, frame[key].to_numpy()[row], bins) for key in keys}
+
+
+def tie(frame, tables, *, known=True, disjoint=False, weighting="frequency"):
+    """Return the tables of a weighed frame, tied to its rows."""
+    how = {"weights": frame["w"], "weighting": weighting}
+    targets = [table.align(frame[key], **how) for key, table in tables.items()]
+    told = [unbin.observed(frame["asked"], disjoint=disjoint)] if known else []
+    return unbin.join(*targets, *told)
+
+
+SETTINGS = {"plain": {}, "contextual": {"contextual": True}, "auto": {"alpha": "auto"}}
+
+
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+@pytest.mark.parametrize("several", [False, True], ids=["one table", "several"])
+@pytest.mark.parametrize("known", [False, True], ids=["tables", "known"])
+@pytest.mark.parametrize("free", [1e12, 1e5], ids=["on the device", "in chunks"])
+def test_weights_and_known_outcomes_of_arrays(monkeypatch, settings, several, known, free):
+    monkeypatch.setattr(machine.Machine, "free", lambda _: free)
+    monkeypatch.setattr(streaming, "READ_ROWS", 200)
+    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 100)
+    frame, tables = weighed_tables(several=several)
+    X, target = frame[["a", "b", "c"]].to_numpy(), tie(frame, tables, known=known)
+    offset = {"offset": 0.1 * np.random.default_rng(0).normal(size=len(X))}
+    ours, theirs = (
+        fit(X, target, tol=1e-6, fit_to=offset, on=on, **settings) for on in ("torch", "local")
+    )
+    same(ours, theirs)
+    if free > 1e6:
+        there = fit(torch.tensor(X), target, tol=1e-6, fit_to=offset, **settings)
+        np.testing.assert_allclose(there.coef_, ours.coef_, rtol=1e-12)
+
+
+@pytest.mark.parametrize("disjoint", [False, True])
+@pytest.mark.parametrize("free", [1e12, 1e5], ids=["on the device", "in parts"])
+def test_weights_and_known_outcomes_in_files(tmp_path, monkeypatch, disjoint, free):
+    monkeypatch.setattr(machine.Machine, "free", lambda _: free)
+    monkeypatch.setattr("unbin.rows.sources._PART_BYTES", 1)
+    monkeypatch.setattr("unbin.rows.sources._FEWEST_ROWS", 200)
+    for family in ("gaussian", "poisson"):
+        frame, tables = weighed_tables(family)
+        frame.to_parquet(tmp_path / "people.parquet", row_group_size=150)
+        to = {"features": ["a", "b", "c"], "weights": "w", "observed": "asked"}
+        to |= {"disjoint": disjoint}
+        path = tmp_path / "people.parquet"
+        ours = fit(path, tables, family, tol=1e-6, fit_to=to)
+        target = tie(frame, tables, disjoint=disjoint)
+        theirs = fit(frame[["a", "b", "c"]], target, family, tol=1e-6, on="local")
+        same(ours, theirs)
+
+
+def test_weights_beside_tensors():
+    frame, tables = weighed_tables(several=False)
+    X = torch.tensor(frame[["a", "b", "c"]].to_numpy())
+    block, table = frame["county"].to_numpy(), tables["county"]
+    local = tie(frame, tables, known=False)
+    theirs = fit(frame[["a", "b", "c"]], local, on="local", tol=1e-6)
+    for weights in (torch.tensor(frame["w"].to_numpy()), frame["w"]):
+        ours = fit(X, table, tol=1e-6, fit_to={"block": block, "weights": weights})
+        np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-8)
+        np.testing.assert_allclose(ours.standard_errors_, theirs.standard_errors_, rtol=1e-8)
+
+
+def test_what_weights_must_be():
+    frame, tables = weighed_tables(several=False)
+    X, table = torch.tensor(frame[["a", "b", "c"]].to_numpy()), tables["county"]
+    block, w = frame["county"].to_numpy(), frame["w"].to_numpy().astype(float)
+    for bad in (0.0, -1.0, np.nan, np.inf):
+        odd = w.copy()
+        odd[4] = bad
+        for weights in (odd, torch.tensor(odd)):
+            with pytest.raises(DomainError, match=r"weights: a row must stand .* in row 4"):
+                fit(X, table, fit_to={"block": block, "weights": weights})
+    with pytest.raises(AlignmentError, match=r"weights: must have one value per row"):
+        fit(X, table, fit_to={"block": block, "weights": w[:-1]})
+    with pytest.raises(AlignmentError, match="the rows of X stand for"):
+        fit(X, table, fit_to={"block": block, "weights": 2 * w})
+    with pytest.raises(ParameterError, match="observed: names a column"):
+        fit(X, table, fit_to={"block": block, "observed": w})
+
+
+def test_a_sample_and_weighed_matching_are_refused(tmp_path):
+    frame, tables = weighed_tables(several=False)
+    X, block = frame[["a", "b", "c"]], frame["county"].to_numpy()
+    frame.to_parquet(tmp_path / "people.parquet")
+    survey = {"weights": "w", "weighting": "survey"}
+    beside = survey | {"weights": frame["w"], "block": block}
+    for args, to in [
+        ((X, tie(frame, tables, known=False, weighting="survey")), {}),
+        ((tmp_path / "people.parquet", tables), survey | {"features": ["a", "b", "c"]}),
+        ((torch.tensor(X.to_numpy()), tables["county"]), beside),
+    ]:
+        with pytest.raises(EngineError, match=r"got a sample .*use engine='local'"):
+            fit(*args, fit_to=to)
+    with pytest.raises(EngineError, match=r"matching ranks people one by one, .*engine='local'"):
+        fit(X, tables["county"].align(block, weights=frame["w"]), method="matching")
 
 
 # -- what cannot be done ---------------------------------------------------------------------------

@@ -75,6 +75,8 @@ def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
     ]
     if model.method_ != "observed":
         found.insert(3, ("Blocks", f"{model.n_blocks_:,}"))
+    if model.n_observed_:
+        found.insert(3, ("Outcome known", people(model.n_observed_, smallest)))
     if model.method_ == "likelihood":
         found.append(("Block effects (sd)", f"{model.block_sd_:.3g}"))
     return found

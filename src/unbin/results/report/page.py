@@ -25,6 +25,7 @@ from unbin.likelihood.published import Published, smallest_shown
 from unbin.results.report.facts import (
     coefficient_rows,
     facts,
+    people,
     score_rows,
     table_rows,
     told_by_table,
@@ -87,6 +88,8 @@ def render_report(
         title=title,
         method=model.method_,
         identified=model.diagnostics_.identified,
+        observed=_observed(model, smallest),
+        less_known=model._fits[0].less_known,
         words=_words(model),
         status=model.status_.value,
         facts=facts(model, smallest),
@@ -110,6 +113,12 @@ def write_report(path: str | Path, html: str) -> None:
     """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
     text = check_kind("html", html, str, instead="the page that render_report returned")
     write_texts({check_path("path", path): text}, errors="replace")
+
+
+def _observed(model: AggregatedGLM, smallest: int) -> str:
+    """Return how many outcomes are known beside the tables; empty where none is."""
+    n = model.n_observed_
+    return f"{people(n, smallest)} people" if n else ""
 
 
 def _counts(model: AggregatedGLM) -> Published | None:

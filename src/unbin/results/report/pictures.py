@@ -23,6 +23,11 @@ _MOST_PANELS = 12
 _MOST_TERMS = 40
 _MOST_OF_TABLES = 36
 """Panels of all of several tables, unless there are so many that each has two."""
+_REVEALING = "Its counts are not drawn: with them, counts that are masked could be worked out."
+_LESS_KNOWN = (
+    "Its counts are not drawn: without the people whose outcome is known they would tell these "
+    "outcomes."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,8 +174,7 @@ def _of_tables(model: AggregatedGLM, smallest: Sequence[int]) -> tuple[Panels, .
         if table.published is None:
             found.append(Panels((), "No counts were published to draw."))
         elif not may[k]:
-            found.append(Panels((), "Its counts are not drawn: with them, counts that are masked "
-                         "could be worked out."))  # fmt: skip
+            found.append(Panels((), _LESS_KNOWN if table.published.less_known else _REVEALING))
         else:
             counts = _Counts(model, table.published, least, table.name, f"t{k}-", most)
             found.append(counts.fitted())

@@ -12,11 +12,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
+
 from unbin._frames import is_dask
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import EngineError
-from unbin.rows.contextual import Context
-from unbin.rows.design import Design
+from unbin.rows.contextual import Context, context_columns
+from unbin.rows.design import Design, alone
 from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.sources import Columns, recipes_of
 from unbin.rows.survey import Surveyed, scale_of
@@ -151,8 +153,13 @@ class Engine:
         """Tell whether values are of a kind that only this engine knows; it checks them itself."""
         return False
 
-    def blocks(self, block: Any, n: int) -> Blocks:
-        """Return the blocks of n rows in memory, from their ids."""
+    def blocks(
+        self, block: Any, n: int, weights: Any = None, *, sampled: bool = False
+    ) -> tuple[Blocks, FloatArray | IntArray]:
+        """Return the blocks of n rows in memory, from their ids, and the people of each block.
+
+        ``weights`` (n,) are those that each row stands for; ``sampled``: they are a sample.
+        """
         raise NotImplementedError
 
     def rows(self, X: Any, blocks: Blocks, offset: Any) -> Everybody:
@@ -198,6 +205,14 @@ class InParts:
             context=context,
         )
         return self.surveyed.design(scale)
+
+    def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
+        """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
+        rows = self.surveyed.known
+        assert rows is not None
+        codes = np.searchsorted(self.surveyed.whole.blocks, rows.blocks[0])
+        columns = [*rows.columns, *context_columns(context, codes)]
+        return alone(design, columns, rows.offset, people)
 
 
 def open_engine(name: str, options: Options) -> Engine:

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from unbin._checks import available_threads
 from unbin._frames import as_text, column, is_dask
@@ -219,7 +221,8 @@ class DaskEngine(Engine):
                 found = [client.submit(_frame_part, frame, columns, pure=False) for frame in frames]
             else:
                 cut = client.compute(_cut(X, columns))
-                found = [client.submit(_array_part, some, pure=False) for some in cut]
+                told = _by_name(columns)
+                found = [client.submit(_array_part, some, told, pure=False) for some in cut]
             yield DaskParts(client, found, self.options.checkpoint)
             found.clear()
             gc.collect()  # optimisers leave cycles behind, which would hold parts on the workers
@@ -227,41 +230,54 @@ class DaskEngine(Engine):
 
 def _frame_part(frame: Any, columns: Columns) -> Part:
     """Turn a partition of a Dask frame into a part."""
-    values = {
-        name: numbers_of(column(frame, name, role="features"), "partition", name)
-        for name in (*columns.features, columns.offset)
-        if name is not None
-    }
 
     def read(name: str) -> tuple[TextArray, IntArray]:
         ids = column(frame, name, role="block")
-        text = as_text(ids, where="block", outside=bool(columns.others))
+        text = as_text(ids, where="block", outside=columns.outside)
         names, codes = np.unique(text, return_inverse=True)
         return names, codes
 
-    return part_of(values, columns, columns.coded(read))
+    def values(name: str) -> NDArray[Any]:
+        return column(frame, name, role="features")
+
+    return part_of(values, columns, columns.coded(read), "partition")
 
 
-def _cut(X: Any, columns: Columns) -> list[list[Any]]:
-    """Cut Dask arrays into the same rows; one list per part."""
+_BESIDE = ("block", "offset", "weights", "observed")
+"""What is an array beside an array."""
+
+
+def _cut(X: Any, columns: Columns) -> list[dict[str, Any]]:
+    """Cut Dask arrays into the same rows; those of each part by their names."""
     X = X.rechunk({1: -1})
-    others = [array for array in (columns.block, columns.offset) if array is not None]
-    if not all(is_dask(array) for array in others):
+    arrays = {name: getattr(columns, name) for name in _BESIDE}
+    arrays = {name: array for name, array in arrays.items() if array is not None}
+    if not all(is_dask(array) for array in arrays.values()):
         raise ParameterError(
-            "block, offset: must be Dask arrays beside a Dask array X, got others; pass one value "
-            "per row"
+            f"{', '.join(_BESIDE)}: must be Dask arrays beside a Dask array X, got others; pass "
+            "one value per row"
         )
-    cut = [X.to_delayed()[:, 0], *(array.rechunk((X.chunks[0],)).to_delayed() for array in others)]
-    return [list(some) for some in zip(*cut, strict=True)]
+    cut = [array.rechunk((X.chunks[0],)).to_delayed() for array in arrays.values()]
+    names, pieces = ["X", *arrays], zip(X.to_delayed()[:, 0], *cut, strict=True)
+    return [dict(zip(names, some, strict=True)) for some in pieces]
 
 
-def _array_part(arrays: list[Any]) -> Part:
-    """Turn pieces of Dask arrays (features, block ids and perhaps an offset) into a part."""
-    X, ids, offset = [*arrays, None][:3]
-    features = tuple(np.asfortranarray(numbers_of(np.asanyarray(X), "partition", "X")).T)
-    blocks, codes = np.unique(as_text(ids, where="block"), return_inverse=True)
-    shift = None if offset is None else numbers_of(np.asanyarray(offset), "partition", "offset")
-    return Part(features, Coded(blocks, codes.astype(np.int64)), shift)
+def _by_name(columns: Columns) -> Columns:
+    """Return the columns of arrays: what each is called, in place of the array itself."""
+    there: dict[str, Any] = {
+        name: None if getattr(columns, name) is None else name for name in _BESIDE
+    }
+    return replace(columns, features=(), **there)
+
+
+def _array_part(arrays: dict[str, Any], columns: Columns) -> Part:
+    """Turn pieces of Dask arrays into a part."""
+    X = numbers_of(np.asanyarray(arrays["X"]), "partition", "X")
+    ids = as_text(arrays["block"], where="block", outside=columns.outside)
+    blocks, codes = np.unique(ids, return_inverse=True)
+    coded = Coded(blocks, codes.astype(np.int64))
+    part = part_of(lambda name: np.asanyarray(arrays[name]), columns, [coded], "partition")
+    return replace(part, columns=tuple(np.asfortranarray(X).T))
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from unbin._frames import is_wide
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
-from unbin.rows.contextual import Context, block_context
+from unbin.rows.contextual import Context, block_context, context_columns
 from unbin.rows.design import Design, alone, lay_out
 from unbin.rows.engines import Blocks, Engine, Layout
 from unbin.rows.wide import lay_out_wide
@@ -63,6 +63,9 @@ class InMemory:
         }
         if not is_wide(X):
             several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
+            if self.blocks.known is not None:
+                everybody = self.blocks.everybody
+                several["everybody"] = np.ones(len(X)) if everybody is None else everybody
             return lay_out(X, codes, len(self.blocks.names), **several, **same)
         if self.blocks.others or self.blocks.known is not None or self.blocks.sampled:
             raise ParameterError(
@@ -74,8 +77,6 @@ class InMemory:
     def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
         """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
         rows = self.blocks.known
-        X = self.X[rows]
-        if context is not None:
-            X = np.column_stack([X, context.means[self.blocks.codes[rows]][:, context.used]])
+        columns = [*self.X[rows].T, *context_columns(context, self.blocks.codes[rows])]
         offset = None if self.offset is None else self.offset[rows]
-        return alone(design, list(X.T), offset, people)
+        return alone(design, columns, offset, people)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from unbin._frames import as_text, is_wide, refuse_masked
+from unbin._frames import as_floats, as_text, is_wide
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError
+from unbin.release.weights import check_people
 from unbin.rows.engines import Blocks, Engine, Options
-from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
+from unbin.rows.engines.local import InMemory
+from unbin.rows.engines.torch.joint import people_by
+from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed, on_device
 from unbin.rows.engines.torch.machine import Machine, Tensor, open_machine, torch
-from unbin.rows.engines.torch.streaming import Streamed, parts_of, read_people
+from unbin.rows.engines.torch.streaming import Chunked, Streamed, parts_of, read_people
 from unbin.rows.survey import Surveyed
 
 _DENSE = 4
@@ -46,26 +50,33 @@ class TorchEngine(Engine):
     def owns(self, values: Any) -> bool:
         return is_tensor(values)
 
-    def blocks(self, block: Any, n: int) -> Blocks:
-        return Blocks(*block_codes(block, n, self.machine))
+    def blocks(
+        self, block: Any, n: int, weights: Any = None, *, sampled: bool = False
+    ) -> tuple[Blocks, FloatArray | IntArray]:
+        found = Blocks(*block_codes(block, n, self.machine))
+        if weights is None:
+            return found, found.size
+        refuse_sample(sampled=sampled)
+        people = weights_of(weights, n, self.machine)
+        weighed = replace(found, weights=people, everybody=people)
+        return weighed, people_by(found.codes, people, len(found.names))
 
     def rows(self, X: Any, blocks: Blocks, offset: Any) -> OnDevice | Streamed:
         """Return people on the device, or in parts if they are in an array too large for it."""
+        refuse_sample(sampled=blocks.sampled)
         extra, machine = offset_of(offset, len(X), self.machine), self.machine
-        names, codes, size = blocks.names, blocks.codes, blocks.size
         X = X.detach() if is_tensor(X) else X
-        need = bytes_needed(size, X.shape[1], machine, ranked=self.options.ranked)
-        need += 16.0 * len(X) * len(blocks.others)  # codes, as they come and laid out
+        need = bytes_needed(blocks.size, X.shape[1], machine, ranked=self.options.ranked)
+        # codes and weights, as they come and laid out
+        need += 16.0 * len(X) * (len(blocks.others) + 2 * (blocks.weights is not None))
         if is_tensor(X) or need <= machine.free():
-            others = tuple(map(machine.send, blocks.others))
-            codes = machine.send(codes)
-            return OnDevice(X, names, codes, size, extra, machine, self.options, others)
-        host: IntArray = codes.cpu().numpy() if is_tensor(codes) else np.asarray(codes)
-        shift: FloatArray | None = None if extra is None else extra.cpu().numpy()
-        parts = parts_of(X, names, host.astype(np.int64), shift, blocks.others)
-        return Streamed(Surveyed.of(parts), machine, self.options)
+            return OnDevice(X, on_device(blocks, machine), extra, machine, self.options)
+        aside = InMemory(X, _on_host(blocks), None if extra is None else _host(extra), 1)
+        surveyed = Surveyed.of(parts_of(X, aside.blocks, aside.offset))
+        return Chunked(surveyed, machine, self.options, aside)
 
     def people(self, surveyed: Surveyed) -> OnDevice | Streamed:
+        refuse_sample(sampled=surveyed.sampled)
         return read_people(surveyed, self.machine, self.options)
 
 
@@ -90,17 +101,59 @@ def offset_of(offset: Any, n: int, machine: Machine) -> Tensor | None:
     """Return the offset of n rows on the device, or None."""
     if offset is None:
         return None
-    if not is_tensor(offset):
-        offset = np.asarray(refuse_masked(offset, where="offset"))
-    values = machine.send(offset, torch.float64)
-    if values.shape != (n,):
-        raise AlignmentError(
-            f"offset: must have one value per row of X, got shape {tuple(values.shape)} for {n} "
-            "rows; check it"
-        )
+    values = _numbers("offset", offset, n, machine)
     if not bool(torch.isfinite(values).all()):
         raise DomainError("offset: must be finite, got NaN or inf; is an exposure 0?")
     return values
+
+
+def weights_of(weights: Any, n: int, machine: Machine) -> Tensor:
+    """Return the people that each of n rows stands for, on the device."""
+    values = _numbers("weights", weights, n, machine)
+    if not bool((torch.isfinite(values) & (values > 0)).all()):
+        check_people(_host(values), where="weights")
+    return values
+
+
+def _numbers(what: str, values: Any, n: int, machine: Machine) -> Tensor:
+    """Return a number per row, on the device."""
+    if is_tensor(values):
+        values = values.detach()
+    else:
+        values = as_floats(values, where=what, error=DomainError)
+    found = machine.send(values, torch.float64)
+    if found.shape != (n,):
+        raise AlignmentError(
+            f"{what}: must have one value per row of X, got shape {tuple(found.shape)} for {n} "
+            "rows; check it"
+        )
+    return found
+
+
+def refuse_sample(*, sampled: bool) -> None:
+    """Raise if the rows are a sample."""
+    if sampled:
+        raise EngineError(
+            "engine 'torch': takes rows that are all of the people, got a sample "
+            "(weighting='survey'); use engine='local'"
+        )
+
+
+def _host(values: Any) -> Any:
+    """Return a tensor as an array; an array as it is."""
+    return values.cpu().numpy() if is_tensor(values) else values
+
+
+def _on_host(blocks: Blocks) -> Blocks:
+    """Return blocks whose codes and weights are arrays."""
+    weights = _host(blocks.weights)
+    same = blocks.everybody is blocks.weights
+    return replace(
+        blocks,
+        codes=np.asarray(_host(blocks.codes)).astype(np.int64),
+        weights=weights,
+        everybody=weights if same else _host(blocks.everybody),
+    )
 
 
 def block_codes(block: Any, n: int, machine: Machine) -> tuple[TextArray, Tensor, IntArray]:

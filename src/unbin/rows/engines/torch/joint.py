@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 _FEW = 64
 """Blocks up to which people are added up by a matrix product."""
+_AT_ONCE = 1 << 18
+"""Rows whose people are added up at a time."""
 
 
 def moments(rows: TorchRows, views: Sequence[View], free: FloatArray) -> tuple[BlockSums, ...]:
@@ -36,7 +38,7 @@ def moments(rows: TorchRows, views: Sequence[View], free: FloatArray) -> tuple[B
     stacked = _stacks(rows, law, free)
     totals: list[Any] = [None] * len(views)
     for tiles in rows.batches(law.n_bins * (width + 2 + m + law.n_bins)):
-        stack, part = stacked(tiles), rows.matrix[tiles]
+        stack, part = stacked(tiles), rows.weighed(tiles)
         for t, starts in enumerate(folds):
             own = _folded(stack, starts)
             if t == 0:
@@ -95,12 +97,13 @@ def meat(
         root = torch.sqrt(q.clamp(min=0.0) * people[:, None])[..., None]
         centred = (root * (a - level)).reshape(-1, p)
         total += products(centred, centred)
-        along = (slope[:, None] @ a)[:, 0] * people[:, None]
-        total -= float(weights.variance.sum()) * products(along, along)
+        along = (slope[:, None] @ a)[:, 0]
+        weighed = along * people[:, None]
+        total -= float(weights.variance.sum()) * products(along, weighed)
         for t, pulled in enumerate(weights.pulls):
             if pulled:
                 n_blocks = len(rows.blocks) if t == 0 else rows.n_others(t - 1)
-                _add(pulls, t, sum_by(_codes(rows, t, tiles, place=True), along, n_blocks))
+                _add(pulls, t, sum_by(_codes(rows, t, tiles, place=True), weighed, n_blocks))
     found = [(np.zeros((0, p)),) if pull is None else (to_host([pull])[0],) for pull in pulls]
     sums = _block_sums(rows, found)
     empty = np.zeros(0, np.int64)
@@ -115,9 +118,10 @@ def column_sums(rows: TorchRows) -> tuple[BlockSums, ...]:
     n_tables = 1 + len(rows.others)
     totals: list[Any] = [None] * n_tables
     for tiles in rows.batches(2 * rows.matrix.shape[2]):
-        part = rows.matrix[tiles]
-        offset = torch.zeros_like(part[..., 0]) if rows.offset is None else rows.offset[tiles]
-        values = torch.cat([part[..., 1:], offset[..., None]], dim=2).double().flatten(0, 1)
+        part, offset = rows.weighed(tiles), torch.zeros_like(rows.people(tiles))
+        if rows.offset is not None:
+            offset = rows.offset[tiles][..., None] * rows.people(tiles)
+        values = torch.cat([part[..., 1:], offset], dim=2).double().flatten(0, 1)
         for t in range(n_tables):
             n_blocks = len(rows.blocks) if t == 0 else rows.n_others(t - 1)
             _add(totals, t, sum_by(_codes(rows, t, tiles, place=True), values, n_blocks))
@@ -133,6 +137,15 @@ def sum_by(codes: Tensor, values: Tensor, n_blocks: int) -> Tensor:
     ordered, order = torch.sort(codes, stable=True)
     lengths = torch.bincount(ordered, minlength=n_blocks)
     return torch.segment_reduce(values[order], "sum", lengths=lengths, unsafe=True)
+
+
+def people_by(codes: Tensor, weights: Tensor, n_blocks: int) -> FloatArray:
+    """Return the people (B,) that the rows of each block stand for."""
+    total = torch.zeros((n_blocks, 1), dtype=torch.float64, device=weights.device)
+    for low in range(0, len(weights), _AT_ONCE):
+        part = slice(low, low + _AT_ONCE)
+        total += sum_by(codes[part], weights[part, None], n_blocks)
+    return to_host([total])[0][:, 0]
 
 
 def _law(views: Sequence[View]) -> Law:
@@ -178,7 +191,7 @@ def _folded(stack: Tensor, starts: IntArray | None) -> Tensor:
 
 
 def _tile_sums(stack: Tensor, part: Tensor) -> Tensor:
-    """Return the sums of each tile in the order of ``laid_out``, (t, f)."""
+    """Return the sums of each tile, its rows weighed, in the order of ``laid_out``, (t, f)."""
     k, q = stack.shape[1], stack[0]
     by_x = times(stack.flatten(0, 1), part)
     found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
@@ -188,7 +201,7 @@ def _tile_sums(stack: Tensor, part: Tensor) -> Tensor:
 
 
 def _person_sums(stack: Tensor, part: Tensor) -> Tensor:
-    """Return what each person adds to the sums of a block, in the order of ``laid_out``, (n, f)."""
+    """Return what each row, weighed, adds to a block, in the order of ``laid_out``, (n, f)."""
     x = part.flatten(0, 1).double()
     flat = stack.double().flatten(2)
     q, slope, people = flat[0].T, flat[1].T, x[:, :1]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from unbin._typing import IntArray, TextArray
+from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
-from unbin.rows.contextual import CONSTANT, Context
-from unbin.rows.design import Design
-from unbin.rows.engines import Layout, Options
+from unbin.rows.contextual import CONSTANT, Context, context_columns
+from unbin.rows.design import Design, alone
+from unbin.rows.engines import Blocks, Layout, Options
+from unbin.rows.engines.torch.joint import people_by
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.engines.torch.tiles import (
     TorchRows,
@@ -22,6 +23,7 @@ from unbin.rows.engines.torch.tiles import (
     slots_in_order,
     tiles_of,
     with_others,
+    with_weights,
 )
 from unbin.rows.parts import LocalParts
 from unbin.rows.survey import Scale, Survey, scale_of
@@ -38,26 +40,18 @@ class OnDevice:
     ----------
     X : (n, d) array or tensor
         Anywhere; read in chunks and never changed.
-    names : (B,) text, sorted
-    codes : (n,) int tensor on the device
-        Position in ``names`` of each row's block.
-    size : (B,)
-        People of each block.
+    blocks : Blocks
+        Codes and weights are tensors on the device.
     offset : (n,) tensor on the device, or None
     machine : Machine
     options : Options
-    others : tuple of (n,) int tensors on the device
-        The block of each row in further partitions.
     """
 
     X: Any
-    names: TextArray
-    codes: Tensor
-    size: IntArray
+    blocks: Blocks
     offset: Tensor | None
     machine: Machine
     options: Options
-    others: tuple[Tensor, ...] = ()
 
     @property
     def n_features(self) -> int:
@@ -66,25 +60,40 @@ class OnDevice:
 
     def context(self) -> Context:
         """Return the block means of the features."""
-        survey = self._survey()
+        weights = self.blocks.everybody
+        survey = self._survey(weights)
         scale = scale_of(survey, fit_intercept=True, seed=0)
-        rows = self._lay_out(scale, ranked=False)
-        design = _design(rows, scale, self.size, finishing=1)
+        design = self._design(self._lay_out(scale, weights, ranked=False), scale, weights)
         means = design.block_means[:, :-1] * scale.scale + scale.center
-        between = (self.size[:, None] * (means - survey.mean) ** 2).sum(axis=0)
+        between = (survey.people[:, None] * (means - survey.mean) ** 2).sum(axis=0)
         used = survey.square - between > CONSTANT * survey.square
-        return Context(self.names, means, survey.mean, used)
+        return Context(self.blocks.names, means, survey.mean, used)
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns.
 
         To be ranked, people of a block are put in the order of their keys.
         """
+        weights = self.blocks.weights
         scale = scale_of(
-            self._survey(), fit_intercept=layout.fit_intercept, seed=layout.seed, context=context
+            self._survey(self.blocks.everybody),
+            fit_intercept=layout.fit_intercept,
+            seed=layout.seed,
+            context=context,
         )
-        rows = self._lay_out(scale, ranked=self.options.ranked)
-        return _design(rows, scale, self.size, finishing=self.options.n_threads)
+        rows = self._lay_out(scale, weights, ranked=self.options.ranked)
+        return self._design(rows, scale, weights, finishing=self.options.n_threads)
+
+    def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
+        """Return the people whose outcome is known, each row a block, scaled as in ``design``.
+
+        Their rows are brought here: they are few.
+        """
+        rows = self.blocks.known
+        X, codes = _brought(self.X, rows), _brought(self.blocks.codes, rows)
+        offset = None if self.offset is None else _brought(self.offset, rows)
+        columns = [*X.astype(np.float64).T, *context_columns(context, codes.astype(np.int64))]
+        return alone(design, columns, offset, people)
 
     def _batches(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the rows of X, some at a time, on the device in float64."""
@@ -96,72 +105,115 @@ class OnDevice:
                 x = torch.as_tensor(np.array(x, dtype=np.float64, order="C"))
             yield part, x.to(self.machine.device, torch.float64)
 
-    def _survey(self) -> Survey:
+    def _survey(self, weights: Tensor | None) -> Survey:
         """Measure the columns; block sums are not needed here."""
-        n, d = 0, self.n_features
+        n, d = 0.0, self.n_features
         mean, square = torch.zeros((2, d), dtype=torch.float64, device=self.machine.device)
-        for _, x in self._batches():
-            m = len(x)
-            here = x.mean(dim=0)
-            x = x - here
+        for part, x in self._batches():
+            m, here, own = _measured(x, None if weights is None else weights[part])
+            if m == 0:
+                continue
             gap = here - mean
-            square = square + (x * x).sum(dim=0) + gap**2 * (n * m / (n + m))
+            square = square + own + gap**2 * (n * m / (n + m))
             mean = mean + gap * (m / (n + m))
             n += m
         found = mean.cpu().numpy(), square.cpu().numpy()
         has_offset = self.offset is not None and bool((self.offset != 0).any())
-        nothing = np.zeros((len(self.names), 0))
-        return Survey(self.names, self.size, nothing, found[0], *found, has_offset)
+        names, size = self.blocks.names, self.blocks.size
+        people = size if weights is None else people_by(self.blocks.codes, weights, len(names))
+        nothing = np.zeros((len(names), 0))
+        return Survey(names, size, people, nothing, found[0], *found, has_offset)
 
-    def _lay_out(self, scale: Scale, *, ranked: bool) -> TorchRows:
-        d = len(scale.center)
-        check_room(self.size, d, self.machine, ranked=ranked)
+    def _lay_out(self, scale: Scale, weights: Tensor | None, *, ranked: bool) -> TorchRows:
+        d, size, codes = len(scale.center), self.blocks.size, self.blocks.codes
+        check_room(size, d, self.machine, ranked=ranked)
         rows = empty_rows(
-            self.size,
+            size,
             d,
             self.machine,
-            blocks=np.arange(len(self.names)),
+            blocks=np.arange(len(self.blocks.names)),
             fit_intercept=scale.fit_intercept,
             has_offset=self.offset is not None,
         )
         context = None if scale.context is None else self.machine.send(scale.context, torch.float64)
         key = self._key(scale.seed, context) if ranked else None
-        slots = slots_in_order(rows, self.codes, key)
+        slots = slots_in_order(rows, codes, key)
         center, divide = (
             self.machine.send(values, torch.float64)
             for values in (scale.center, np.where(scale.varies, scale.scale, np.inf))
         )
         for part, x in self._batches():
             if context is not None:
-                x = torch.cat([x, context[self.codes[part].long()]], dim=1)
+                x = torch.cat([x, context[codes[part].long()]], dim=1)
             columns = ((x - center) / divide).to(self.machine.dtype)
             offset = None if self.offset is None else self.offset[part].to(self.machine.dtype)
             fill(rows, slots[part], columns, offset)
-        return with_others(rows, slots, self.others)
+        rows = with_others(rows, slots, self.blocks.others)
+        return rows if weights is None else with_weights(rows, slots, weights)
 
     def _key(self, seed: int, context: Tensor | None) -> Tensor:
         found = []
         for part, x in self._batches():
             if context is not None:
-                x = torch.cat([x, context[self.codes[part].long()]], dim=1)
+                x = torch.cat([x, context[self.blocks.codes[part].long()]], dim=1)
             found.append(hashes(x, seed))
         return torch.cat(found)
 
+    def _design(
+        self, rows: TorchRows, scale: Scale, weights: Tensor | None, *, finishing: int = 1
+    ) -> Design:
+        parts = LocalParts([rows])
+        return Design(
+            parts=parts,
+            whole=parts,
+            start=np.concatenate([[0], np.cumsum(self.blocks.size)]).astype(np.int64),
+            center=scale.center,
+            scale=scale.scale,
+            varies=scale.varies,
+            fit_intercept=scale.fit_intercept,
+            has_offset=rows.offset is not None,
+            finishing=finishing,
+            scores_blocks=True,
+            weight=None if weights is None else self._weight(weights),
+        )
 
-def _design(rows: TorchRows, scale: Scale, size: IntArray, *, finishing: int) -> Design:
-    parts = LocalParts([rows])
-    return Design(
-        parts=parts,
-        whole=parts,
-        start=np.concatenate([[0], np.cumsum(size)]).astype(np.int64),
-        center=scale.center,
-        scale=scale.scale,
-        varies=scale.varies,
-        fit_intercept=scale.fit_intercept,
-        has_offset=rows.offset is not None,
-        finishing=finishing,
-        scores_blocks=True,
+    def _weight(self, weights: Tensor) -> tuple[FloatArray, ...]:
+        """Return the people that the rows of each block stand for, by partition."""
+        first = people_by(self.blocks.codes, weights, len(self.blocks.names))
+        others = self.blocks.others
+        return first, *(people_by(codes, weights, int(codes.max()) + 1) for codes in others)
+
+
+def on_device(blocks: Blocks, machine: Machine) -> Blocks:
+    """Return blocks whose codes and weights are on the device."""
+
+    def sent(weights: Any) -> Tensor | None:
+        return None if weights is None else machine.send(weights, torch.float64)
+
+    return replace(
+        blocks,
+        codes=machine.send(blocks.codes),
+        others=tuple(map(machine.send, blocks.others)),
+        weights=sent(blocks.weights),
+        everybody=sent(blocks.everybody),
     )
+
+
+def _measured(x: Tensor, weights: Tensor | None) -> tuple[float, Tensor, Tensor]:
+    """Return the people of some rows, the mean of their columns, and Σ (x - mean)²."""
+    if weights is None:
+        mean = x.mean(dim=0)
+        return float(len(x)), mean, ((x - mean) ** 2).sum(dim=0)
+    people, each = float(weights.sum()), weights[:, None]
+    mean = (each * x).sum(dim=0) / max(people, 1e-300)
+    return people, mean, (each * (x - mean) ** 2).sum(dim=0)
+
+
+def _brought(values: Any, rows: Any) -> Any:
+    """Return some rows of an array or a tensor as an array."""
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    return values[torch.as_tensor(rows, device=values.device)].cpu().numpy()
 
 
 # -- what fits -------------------------------------------------------------------------------------

@@ -33,7 +33,7 @@ def score(
     reference: IntArray,
     used: BoolArray,
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """See ``likelihood.quasi_score.score_rows``; counts are known, rows stand for themselves."""
+    """See ``likelihood.quasi_score.score_rows``; counts are known, rows are no sample."""
     blocks, p = rows.span, len(free)
     found = weigh(blocks, moment_tensors(rows, law, free, True))
     right = torch.cat(

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from unbin._blocks import spans_of
-from unbin._typing import FloatArray, IntArray, TextArray
+from unbin._typing import FloatArray, IntArray
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
-from unbin.rows.engines import InParts, Layout, Options
+from unbin.rows.engines import Blocks, InParts, Layout, Options
+from unbin.rows.engines.local import InMemory
 from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed
 from unbin.rows.engines.torch.machine import Machine, torch
 from unbin.rows.engines.torch.tiles import from_rows
@@ -40,11 +41,29 @@ class Streamed(InParts):
         return replace(design, parts=parts, whole=parts, scores_blocks=True)
 
 
+@dataclass(frozen=True, slots=True)
+class Chunked(Streamed):
+    """Features of people in an array that does not fit on the device.
+
+    Attributes
+    ----------
+    aside : InMemory
+        The array, from which those whose outcome is known are taken in its order.
+    """
+
+    aside: InMemory
+
+    def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
+        """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
+        return self.aside.known(design, people, context)
+
+
 def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDevice | Streamed:
     """Read the people of all parts onto the device, or leave them where they are."""
     whole = surveyed.whole
-    n, d = whole.n_people, len(whole.mean)
-    as_read = 8.0 * n * (d + 2 + 2 * len(whole.others))  # further codes are laid out as well
+    n, d = whole.n_rows, len(whole.mean)
+    # further codes and weights are laid out as well
+    as_read = 8.0 * n * (d + 2 + 2 * (len(whole.others) + 2 * surveyed.weighed))
     if as_read + bytes_needed(whole.rows, 2 * d, machine, ranked=options.ranked) > machine.free():
         return Streamed(surveyed, machine, options)
     room = {"dtype": torch.float64, "device": machine.device}
@@ -52,52 +71,65 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
     codes = torch.empty(n, dtype=torch.int64, device=machine.device)
     others = tuple(torch.empty_like(codes) for _ in whole.others)
     offset = torch.zeros(n, **room) if whole.has_offset else None
-    low = 0
+    weights, everybody = (torch.ones(n, **room) if surveyed.weighed else None for _ in range(2))
+    known, low = [np.zeros(0, np.int64)], 0
     for read in surveyed.parts.stream(itself):
-        part = slice(low, low + len(read.coded.codes))
+        part = slice(low, low + len(read))
         X[part] = machine.send(np.column_stack(read.columns), torch.float64)
         codes[part] = machine.send(read.coded.among(whole.blocks))
         for there, counted, coded in zip(others, whole.others, read.others, strict=True):
             there[part] = machine.send(coded.among(counted.blocks))
-        if offset is not None and read.offset is not None:
-            offset[part] = machine.send(read.offset, torch.float64)
+        each = ((offset, read.offset), (weights, read.counted), (everybody, read.weights))
+        for there, values in each:
+            if there is not None and values is not None:
+                there[part] = machine.send(values, torch.float64)
+        if read.outcome is not None:
+            known.append(low + np.flatnonzero(~np.isnan(read.outcome)))
         low = part.stop
-    return OnDevice(X, whole.blocks, codes, whole.rows, offset, machine, options, others)
+    blocks = Blocks(
+        whole.blocks,
+        codes,
+        whole.rows,
+        others,
+        weights,
+        known=np.concatenate(known),
+        everybody=everybody,
+    )
+    return OnDevice(X, blocks, offset, machine, options)
 
 
-def parts_of(
-    X: FloatArray,
-    names: TextArray,
-    codes: IntArray,
-    offset: FloatArray | None,
-    others: tuple[IntArray, ...] = (),
-) -> Parts:
-    """Return the rows of an array in parts of whole blocks, made again at each pass."""
+def parts_of(X: FloatArray, blocks: Blocks, offset: FloatArray | None) -> Parts:
+    """Return the rows of an array in parts of whole blocks, made again at each pass.
+
+    Codes and weights of ``blocks`` are arrays.
+    """
+    codes = blocks.codes
     order = np.argsort(codes, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(names)))])
+    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(blocks.names)))])
     groups: list[slice] = []
     for span in spans_of(start):
         if groups and span.rows.stop - groups[-1].start <= READ_ROWS:
             groups[-1] = slice(groups[-1].start, span.rows.stop)
         else:
             groups.append(span.rows)
-    args = [(X, names, codes, offset, others, order[part]) for part in groups]
+    args = [(X, blocks, offset, order[part]) for part in groups]
     return LocalParts([Recipe(((_part, arg),)) for arg in args])
 
 
-def _part(
-    X: FloatArray,
-    names: TextArray,
-    codes: IntArray,
-    offset: FloatArray | None,
-    others: tuple[IntArray, ...],
-    rows: IntArray,
-) -> Part:
-    blocks, place = np.unique(codes[rows], return_inverse=True)
-    columns = tuple(np.asfortranarray(X[rows]).T)
-    shift = None if offset is None else offset[rows]
-    further = tuple(_numbered(codes[rows]) for codes in others)
-    return Part(columns, Coded(names[blocks], place), shift, further)
+def _part(X: FloatArray, blocks: Blocks, offset: FloatArray | None, rows: IntArray) -> Part:
+    found, place = np.unique(blocks.codes[rows], return_inverse=True)
+    everybody = None if blocks.everybody is None else blocks.everybody[rows]
+    counted = everybody
+    if blocks.weights is not blocks.everybody:
+        counted = None if blocks.weights is None else blocks.weights[rows]
+    return Part(
+        tuple(np.asfortranarray(X[rows]).T),
+        Coded(blocks.names[found], place),
+        None if offset is None else offset[rows],
+        tuple(_numbered(codes[rows]) for codes in blocks.others),
+        everybody,
+        counted,
+    )
 
 
 def _numbered(codes: IntArray) -> Coded:

@@ -24,7 +24,7 @@ def gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> Fl
     for tiles in rows.batches(2 * width):
         part = rows.matrix[tiles]
         told = weight(rows.eta(at, tiles).double()).to(part.dtype)
-        weighted = part * told[..., None]
+        weighted = rows.weighed(tiles) * told[..., None]
         total += torch.bmm(part.transpose(1, 2), weighted).sum(dim=0, dtype=torch.float64)
     skip = 0 if rows.fit_intercept else 1
     return np.tril(to_host([total[skip:, skip:]])[0])
@@ -34,11 +34,12 @@ def by_column(rows: TorchRows) -> tuple[FloatArray]:
     """See ``design.row_sums``."""
 
     def sums(tiles: slice) -> Tensor:
-        found = rows.matrix[tiles].sum(dim=1, dtype=torch.float64)
+        found = rows.weighed(tiles).sum(dim=1, dtype=torch.float64)
         if rows.offset is None:
             offset = torch.zeros_like(found[:, :1])
         else:
-            offset = rows.offset[tiles].sum(dim=1, keepdim=True, dtype=torch.float64)
+            weighed = rows.offset[tiles][..., None] * rows.people(tiles)
+            offset = weighed.sum(dim=1, dtype=torch.float64)
         return torch.cat([found[:, 1:], offset], dim=1)
 
     found = rows.by_block(sums, rows.matrix.shape[2])
@@ -49,9 +50,9 @@ def ends(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
     """See ``design.extremes``."""
     low, high = [], []
     for tiles in rows.batches(2 * rows.matrix.shape[2]):
-        columns, people = rows.matrix[tiles, :, 1:], rows.people(tiles) > 0
-        low.append(torch.where(people, columns, torch.inf).amin(dim=(0, 1)))
-        high.append(torch.where(people, columns, -torch.inf).amax(dim=(0, 1)))
+        columns, present = rows.matrix[tiles, :, 1:], rows.present(tiles) > 0
+        low.append(torch.where(present, columns, torch.inf).amin(dim=(0, 1)))
+        high.append(torch.where(present, columns, -torch.inf).amax(dim=(0, 1)))
     found = to_host([torch.stack(low).amin(dim=0), torch.stack(high).amax(dim=0)])
     return found[0], found[1]
 
@@ -86,12 +87,13 @@ def moment_tensors(
     at = rows.theta(theta)
 
     def sums(tiles: slice) -> Tensor:
-        eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.matrix[tiles]
+        eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.weighed(tiles)
         points = law.points(eta, blocks)
         models = [bins.at(each, blocks) for each in points]
         stack = law.average([model.stack for model in models])
         q = stack[0]
-        # the first column of the rows is 1: it gives the sums of what is not multiplied by x
+        # the first column of the rows is 1, times people: it gives the sums of what is not
+        # multiplied by x
         by_x = times(stack.flatten(0, 1), part)
         found = [by_x[:, :k, 0], by_x[:, k : 2 * k].flatten(1)]
         found += [by_x[:, j * k : (j + 1) * k, 0] for j in range(2, 2 + m)]
@@ -193,6 +195,8 @@ def bin_values(
     bins = Bins(family, lower, upper, nuisance, rows.machine)
     eta, blocks = eta[None].double(), slots[:1] * 0
     q = bins.at(eta, blocks).probability
+    if rows.weights is not None:
+        q = q * rows.weights.view(-1)[slots]
     found = to_host([q.sum(dim=(1, 2)), (q * bins.means(eta, blocks)).sum(dim=(1, 2))])
     return found[0], found[1]
 

@@ -56,6 +56,8 @@ class TorchRows:
         Rows of other parts that lie before these.
     others : tuple of (n_tiles, tile) int tensors
         The block of each person in further partitions; 0 in padding.
+    weights : (n_tiles, tile) tensor or None
+        People that each row stands for, 0 in padding; None where it is one.
     kept : dict
         Cached results about these rows.
     """
@@ -70,6 +72,7 @@ class TorchRows:
     machine: Machine
     place: int = 0
     others: tuple[Tensor, ...] = ()
+    weights: Tensor | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     # how each sum is computed on a device (see ``rows.rows.kernel``)
@@ -89,6 +92,7 @@ class TorchRows:
     meat_sums = joint.meat
     column_sums = joint.column_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
+    not_whole = _refused("matching ranks people one by one, got rows that stand for several")
 
     def __len__(self) -> int:
         return int(self.start[-1])
@@ -129,12 +133,21 @@ class TorchRows:
     def in_units(self, level: float, slope: float) -> TorchRows:
         """Return the same rows for a linear predictor less ``level``, divided by ``slope``."""
         offset = 0.0 if self.offset is None else self.offset
-        changed = (offset - level) / slope * self.people()[:, :, 0]  # padding stays 0
+        changed = (offset - level) / slope * self.present()[:, :, 0]  # padding stays 0
         return replace(self, offset=changed, kept={})
 
-    def people(self, tiles: slice = slice(None)) -> Tensor:
-        """Return 1 for every person and 0 for padding, (t, tile, 1)."""
+    def present(self, tiles: slice = slice(None)) -> Tensor:
+        """Return 1 for every row and 0 for padding, (t, tile, 1)."""
         return self.matrix[tiles, :, :1]
+
+    def people(self, tiles: slice = slice(None)) -> Tensor:
+        """Return the people that each row stands for, 0 for padding, (t, tile, 1)."""
+        return self.present(tiles) if self.weights is None else self.weights[tiles][..., None]
+
+    def weighed(self, tiles: slice = slice(None)) -> Tensor:
+        """Return the rows of some tiles, times the people that each stands for."""
+        part = self.matrix[tiles]
+        return part if self.weights is None else part * self.people(tiles)
 
     def batches(self, width: int) -> list[slice]:
         """Return all tiles in batches, so that ``width`` numbers per row are not too many."""
@@ -269,7 +282,8 @@ def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
     slots = slots_in_order(found, codes, key)
     offset = machine.send(rows.offset) if has_offset else None
     fill(found, slots, machine.send(np.ascontiguousarray(rows.matrix)), offset)
-    return with_others(found, slots, tuple(map(machine.send, rows.others)))
+    found = with_others(found, slots, tuple(map(machine.send, rows.others)))
+    return found if rows.weights is None else with_weights(found, slots, machine.send(rows.weights))
 
 
 def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None) -> None:
@@ -290,3 +304,10 @@ def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> T
         return found
 
     return replace(rows, others=tuple(map(tiled, others)))
+
+
+def with_weights(rows: TorchRows, slots: Tensor, weights: Tensor) -> TorchRows:
+    """Return rows that know the people (n,) that each stands for."""
+    tiled = torch.zeros(rows.matrix.shape[:2], dtype=rows.matrix.dtype, device=weights.device)
+    tiled.view(-1).index_copy_(0, slots, weights.to(tiled.dtype))
+    return replace(rows, weights=tiled)
