@@ -138,6 +138,23 @@ def solve(
     return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
 
 
+def solve_quickly(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> ScoringResult:
+    """Solve the quasi-score from one start, for fits of which only predictions are wanted.
+
+    Where that fails, as for a family that cannot fit, the composite likelihood is maximised: no
+    fit of the family predicts the counts at hand better.
+    """
+    cap = step_scale(problem, free)
+    found = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    if _is_final(problem, found):
+        return found
+    coarse = thin(problem) if worth_thinning(problem) else problem
+    composite = _composite_fit(coarse, found.free, penalty)
+    return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
+
+
 def pooled_fit(
     problem: Problem, penalty: FloatArray, *, tol: float, max_iter: int
 ) -> ScoringResult:
