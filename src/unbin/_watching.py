@@ -128,6 +128,10 @@ class Status(Enum):
         "The features determine almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
+    EXACT = (
+        "The likelihood of the published counts was maximised, exact in blocks of at most 30 "
+        "people."
+    )
     ORDER = "The likelihood of the published order statistics was maximised."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
@@ -181,6 +185,7 @@ class Status(Enum):
 _CONVERGED = {
     Status.CONVERGED,
     Status.COMPOSITE,
+    Status.EXACT,
     Status.ORDER,
     Status.MATCHED,
     Status.SETTLED,

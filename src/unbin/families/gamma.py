@@ -137,7 +137,7 @@ def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
 
 
 @njit(cache=True, nogil=True)
-def _lower_sum(shape, x, steps):  # type: ignore[no-untyped-def]
+def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
     """Return S and d log S/d shape, where P(shape, x) = x^shape exp(-x)/Gamma(shape) S."""
     step, harmonic = steps
     term = step[0]
@@ -200,7 +200,7 @@ def _edge(y, eta, shape, log_shape_excess, log_scale, steps):  # type: ignore[no
     if front == 0:
         return 0.0, ratio > 1, 0.0, 0.0
     if x < shape + 1 + _BEYOND * math.sqrt(shape):
-        factor, slope = _lower_sum(shape, x, steps)
+        factor, slope = _lower_sum(x, steps)
         d_log_shape = front + shape * front * factor * (log_ratio + log_shape_excess + slope)
         return front * factor, False, front, d_log_shape
     factor, slope = _upper_fraction(shape, x)

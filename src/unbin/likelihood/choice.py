@@ -270,7 +270,11 @@ class _Path:
             expected = self.trial.expected(free)
             each = zip(self.trial.counts(), expected, self.common, held, strict=True)
             scores[r] = np.concatenate(
-                [_scores(*table)[out] for *table, out in each if out is not None]
+                [
+                    _scores(counts, mean, bins)[out]
+                    for counts, mean, bins, out in each
+                    if out is not None
+                ]
             )
         return np.stack(scores), ended
 

@@ -13,6 +13,7 @@ from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import solve_with_effects
+from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import mean_error, solve_means
 from unbin.likelihood.mixed import solve_mixed
@@ -94,6 +95,8 @@ def fit_likelihood(
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
+        if result.status is Status.CONVERGED:
+            result = solve_exact(problem, result, penalty, tol, max_iter)
     else:
         result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
         if not _is_final(problem, result):
