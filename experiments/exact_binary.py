@@ -68,7 +68,7 @@ def one_run(cell: Cell, seed: int) -> np.ndarray:
 
 def expected_ratio(cell: Cell) -> float:
     """Return the variance of the slope by the exact information over that of the quasi-score."""
-    n_blocks, size, slope, between, _ = cell
+    _, size, slope, between, _ = cell
     X, y, blocks = people((2000, size, slope, between, 0.0), 0)
     release = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks).release
     design = lay_out(X, np.repeat(np.arange(2000), size), 2000)

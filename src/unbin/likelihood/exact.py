@@ -8,10 +8,10 @@ the derivatives D_k = ∂A_k/∂theta are built up person by person,
 
 in n² steps. With c published, the score of the block is D_c/A_c and its information, that of
 everything the count could have been, Σ_k D_k D_kᵀ/A_k. The quasi-score is linear in c; the exact
-score bends where slopes are strong. In blocks of 10 people the variance of a slope of .5, 1, 2 and 4
-is .98, .93, .77 and .49 of the quasi-score's with 30 % of the feature's variance between blocks, and
-.90, .73, .49 and .34 with 2 %. Blocks of more than ``LARGEST`` people gain less and take longer, and
-keep the quasi-score: both add.
+score bends where slopes are strong. In blocks of 10 people the variance of a slope of .5, 1, 2 and
+4 is .98, .93, .77 and .49 of the quasi-score's with 30 % of the feature's variance between blocks,
+and .90, .73, .49 and .34 with 2 %. Blocks of more than ``LARGEST`` people gain less and take
+longer; they keep the quasi-score, and both add.
 
 Where blocks have effects of their own the quasi-score stays too. Integrated over the effects, the
 likelihood leans on their variance: with a standard deviation of .5, slopes of 2 and 300 blocks
