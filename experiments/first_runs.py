@@ -23,7 +23,6 @@ import accuracy
 import audit
 import common
 import ecological_bias
-import exact_binary
 import figure1
 import figure4
 import figure5
@@ -71,10 +70,6 @@ def _suppression() -> list[float]:
 
 def _ecological_bias() -> list[float]:
     return ecological_bias.one_run("gaussian", 60, 50, 1.0, 0).ravel().tolist()
-
-
-def _exact_binary() -> list[float]:
-    return [float(x) for cell in exact_binary.CELLS[2:4] for x in exact_binary.one_run(cell, 0)]
 
 
 def _identification() -> list[float]:
@@ -195,7 +190,6 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "audit_protections": _audit_protections,
     "audit_simulated": _audit_simulated,
     "ecological_bias": _ecological_bias,
-    "exact_binary": _exact_binary,
     "figure1": _figure1,
     "figures2_3": _figures2_3,
     "identification": _identification,
