@@ -13,6 +13,7 @@ from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import separate_variance, solve_with_effects
+from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, infer
 from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
@@ -91,6 +92,8 @@ def fit_likelihood(
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
+        if result.status is Status.CONVERGED:
+            result = solve_exact(problem, result, penalty, tol, max_iter)
     else:
         problem, result = _solve_levels(problem, free, penalty, tol, max_iter)
     if problem.order is not None and result.status is Status.CONVERGED:
@@ -153,6 +156,23 @@ def solve(
     pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
     better = [each for each in found if _explains_more(problem, each, pooled)]
     return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
+
+
+def solve_quickly(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> ScoringResult:
+    """Solve the quasi-score from one start, for fits of which only predictions are wanted.
+
+    Where that fails, as for a family that cannot fit, the composite likelihood is maximised: no
+    fit of the family predicts the counts at hand better.
+    """
+    cap = step_scale(problem, free)
+    found = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    if _is_final(problem, found):
+        return found
+    coarse = thin(problem) if worth_thinning(problem) else problem
+    composite = _composite_fit(coarse, found.free, penalty)
+    return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
 
 
 def pooled_fit(

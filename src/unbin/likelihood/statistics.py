@@ -115,14 +115,32 @@ def _shared_counts(
 
 
 def looks_counted(release: Release) -> bool:
-    """Tell whether targets look like counts of something: whole edges, none below 0, few above."""
+    """Tell whether targets look like counts of something: whole numbers from 0 on, few above."""
     table = release.histogram
     edges = np.concatenate([table.lower, table.upper])
     edges = edges[np.isfinite(edges)]
-    whole = len(edges) > 0 and tables.holds_integers(table)
+    if not len(edges) or not tables.holds_integers(table):
+        return False
+    low, high = tables.integer_edges(table)
+    whole = (low <= high) | (table.count == 0)
     return bool(
-        whole and lowest_end(release) >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED
+        whole.all() and lowest_end(release) >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED
     )
+
+
+def holds_zero_one(release: Release) -> bool:
+    """Tell whether every bin with people holds 0 or 1 and no other whole number.
+
+    So do (-0.5, 0.5] and (0.5, 1.5], and points at 0 and 1. A bin without an end may hold any
+    count.
+    """
+    table = release.histogram
+    if not len(table.count) or not tables.holds_integers(table):
+        return False
+    low, high = tables.integer_edges(table)
+    one = (low == high) & ((low == 0) | (low == 1))
+    values = release.order_statistics.value
+    return bool(one[table.count > 0].all() and np.isin(values, (0.0, 1.0)).all())
 
 
 def lowest_end(release: Release) -> float:
