@@ -20,6 +20,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
 	$(BIN)/python benchmarks/likelihood.py
 	$(BIN)/python benchmarks/several.py
+	$(BIN)/python benchmarks/choice.py
 	$(BIN)/python benchmarks/weights.py
 	$(BIN)/python benchmarks/cores.py
 	$(BIN)/python benchmarks/growth.py

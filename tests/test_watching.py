@@ -9,7 +9,7 @@ import pytest
 import unbin
 from tests.helpers.cli import run, write_release
 from tests.helpers.people import simulate_patients
-from unbin._watching import Step, watching
+from unbin._watching import Stage, Step, watching
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
 from unbin.exceptions import FitInterruptedError, IdentificationWarning
@@ -67,25 +67,25 @@ def test_stopped_while_choosing_there_is_nothing_to_keep():
 def test_stopped_while_choosing_the_best_so_far_is_fitted(kind, monkeypatch):
     X, target = _data()
     seen = []
-    solve = choice.solve
+    solve = choice.solve_quickly
 
     def note(problem, *args):
         seen.append(problem.family.name)
-        if kind == "keyboard" and seen[-1] == "ordinal":
+        if kind == "keyboard" and seen[-1] == "gaussian":
             raise KeyboardInterrupt
         return solve(problem, *args)
 
-    monkeypatch.setattr(choice, "solve", note)
+    monkeypatch.setattr(choice, "solve_quickly", note)
     model = unbin.AggregatedGLM("auto", alpha="auto")
-    stop = watching(lambda _: kind == "watcher" and seen[-1] == "ordinal")
+    stop = watching(lambda _: kind == "watcher" and seen[-1] == "gaussian")
     with stop, pytest.warns(UserWarning, match="interrupted while candidates .* of the 11 scored"):
         model.fit(X, target)
-    assert seen.count("ordinal") == 1
+    assert seen.count("gaussian") == 1
     assert model.selection_.stopped
-    assert set(model.selection_.family) == {"gaussian"}
+    assert set(model.selection_.family) == {"ordinal"}
     assert model.status_.converged
-    monkeypatch.setattr(choice, "solve", solve)
-    whole = unbin.AggregatedGLM(alpha="auto").fit(X, target)
+    monkeypatch.setattr(choice, "solve_quickly", solve)
+    whole = unbin.AggregatedGLM("ordinal", alpha="auto").fit(X, target)
     assert not whole.selection_.stopped
     np.testing.assert_array_equal(model.coef_, whole.coef_)
 
@@ -95,7 +95,7 @@ def test_a_keyboard_interrupt_before_the_first_score_goes_through(monkeypatch):
         raise KeyboardInterrupt
 
     X, target = _data()
-    monkeypatch.setattr(choice, "solve", interrupt)
+    monkeypatch.setattr(choice, "solve_quickly", interrupt)
     with pytest.raises(KeyboardInterrupt):
         unbin.AggregatedGLM("auto").fit(X, target)
 
@@ -125,6 +125,33 @@ def test_time_left_follows_the_distance(monkeypatch):
         progress.interrupt()
 
 
+def test_progress_over_candidates(monkeypatch):
+    shown, clock = [], iter([10.0, 12.0, 13.0])
+    monkeypatch.setattr("unbin.cli.interrupts.perf_counter", lambda: next(clock))
+    progress = _Progress(shown.append)
+    for place in (0.0, 0.4, 1.0):
+        progress.step(Step(1, 2.5, 1.0, 1e-8, stage=Stage("ordinal", place, 2)))
+    assert shown == [
+        "comparing ordinal, candidate 1 of 2: iteration 1, objective 2.5",
+        "comparing ordinal, candidate 1 of 2: iteration 1, objective 2.5, about 8 s left",
+        "comparing ordinal, candidate 2 of 2: iteration 1, objective 2.5, about 3 s left",
+    ]
+
+
+def test_steps_say_which_candidate_is_compared():
+    X, target = _data()
+    steps = []
+    with watching(lambda step: steps.append(step)):
+        unbin.AggregatedGLM("auto").fit(X, target)
+    stages = [step.stage for step in steps if step.stage is not None]
+    assert list(dict.fromkeys(stage.name for stage in stages)) == ["ordinal", "gaussian"]
+    assert {stage.total for stage in stages} == {2}
+    places = [stage.place for stage in stages]
+    assert places == sorted(places)
+    assert 0 <= places[0] < 1 < places[-1] < 2
+    assert steps[-1].stage is None  # the fit itself
+
+
 def _write_study(folder):
     people = simulate_patients()
     people.drop(columns="cost").to_csv(folder / "people.csv", index=False)
@@ -135,14 +162,14 @@ def _write_study(folder):
 def test_ctrl_c_while_choosing_exits_130(begun, tmp_path, monkeypatch):
     """A first Ctrl-C arrives while the second family is compared, or the first one."""
     _write_study(tmp_path)
-    solve = choice.solve
+    solve = choice.solve_quickly
 
     def interrupted(problem, *args):
-        if problem.family.name == "ordinal" or not begun:
+        if problem.family.name == "gaussian" or not begun:
             os.kill(os.getpid(), signal.SIGINT)
         return solve(problem, *args)
 
-    monkeypatch.setattr(choice, "solve", interrupted)
+    monkeypatch.setattr(choice, "solve_quickly", interrupted)
     monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
     monkeypatch.chdir(tmp_path)
     command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
@@ -154,7 +181,7 @@ def test_ctrl_c_while_choosing_exits_130(begun, tmp_path, monkeypatch):
         return
     said = "Interrupted: not all candidates were compared; the best so far was fitted.\n"
     assert result.stderr.count(said) == 1
-    assert "Chosen on held-out blocks: gaussian" in result.stdout
+    assert "Chosen on held-out blocks: ordinal" in result.stdout
     model = unbin.load(tmp_path / "out" / "model.json")
     assert model.selection_.stopped
     assert model.status_.converged

@@ -8,10 +8,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from unbin._typing import FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Which of several fits a step belongs to, as when candidates are compared.
+
+    Attributes
+    ----------
+    name : str
+        Of the candidate.
+    place : float
+        Candidates done, those in parts included.
+    total : int
+        Candidates there are.
+    """
+
+    name: str
+    place: float
+    total: int
+
+    def at(self, share: float) -> Stage:
+        """Return the stage with a share of its candidate done."""
+        return replace(self, place=self.place + share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +50,8 @@ class Step:
         How far from the solution the solver thinks it is, and where it will stop.
     parameters : (p,) or None
         The iterate, in the solver's own units; a fit can start from it. None where there is none.
+    stage : Stage or None
+        Where the fit is one of several.
     """
 
     iteration: int
@@ -34,10 +59,12 @@ class Step:
     distance: float
     goal: float
     parameters: FloatArray | None = None
+    stage: Stage | None = None
 
 
 Watcher = Callable[[Step], bool]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+_stage: ContextVar[Stage | None] = ContextVar("stage", default=None)
 
 
 @contextmanager
@@ -63,6 +90,16 @@ def noting(note: Callable[[Step], None]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def in_stage(stage: Stage) -> Iterator[None]:
+    """Say with every step of the fits made inside which of several they are."""
+    token = _stage.set(stage)
+    try:
+        yield
+    finally:
+        _stage.reset(token)
+
+
 def unwatched() -> AbstractContextManager[None]:
     """Let nobody watch the fits made inside."""
     return watching(None)
@@ -76,7 +113,7 @@ def is_watched() -> bool:
 def stop_after(step: Step) -> bool:
     """Report a step, and tell whether the solver is to stop there."""
     watcher = _watcher.get()
-    return watcher is not None and watcher(step)
+    return watcher is not None and watcher(replace(step, stage=_stage.get()))
 
 
 # -- how fits end ----------------------------------------------------------------------------------
@@ -91,7 +128,11 @@ class Status(Enum):
         "The features determine almost everybody's bin, so the composite likelihood was maximised "
         "instead of solving the quasi-score."
     )
-    ORDER = "The likelihood of the published order statistics was maximised."
+    EXACT = (
+        "The likelihood of the published counts was maximised, exact in blocks of at most 30 "
+        "people."
+    )
+    ORDER = "The quasi-score of the published order statistics was solved."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."
@@ -144,6 +185,7 @@ class Status(Enum):
 _CONVERGED = {
     Status.CONVERGED,
     Status.COMPOSITE,
+    Status.EXACT,
     Status.ORDER,
     Status.MATCHED,
     Status.SETTLED,

@@ -303,8 +303,9 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     model = job.model
     release = TRANSFORMS[model.target_transform].target(job.target).release
     name = "gaussian" if model.family in ("auto", "ordinal") else model.family
-    counts = published_counts(release, get_family(name, model.n_trials).domain)
-    order = published_order(release, counts)
+    domain = get_family(name, model.n_trials).domain
+    counts = published_counts(release, domain)
+    order = published_order(release, counts, domain)
     middle = None if order is None else order.middle()
     mean = block_targets(counts, release.means, middle).mean
     release = job.target.release

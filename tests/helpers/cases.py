@@ -32,6 +32,8 @@ def draw_targets(kind, eta, rng, sigma=1.0):
         return rng.poisson(np.exp(eta)).astype(float)
     if kind == "binomial":
         return rng.binomial(20, expit(eta)).astype(float)
+    if kind == "gamma":
+        return rng.gamma(2.0, np.exp(eta) / 2)
     if kind == "negative-binomial":
         return rng.poisson(np.exp(eta) * rng.gamma(2.0, 0.5, size=len(eta))).astype(float)
     return eta + rng.logistic(size=len(eta))

@@ -10,6 +10,7 @@ from unbin._blocks import deal_blocks
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
+from unbin.likelihood import choice
 from unbin.likelihood.choice import (
     RIDGES,
     Candidate,
@@ -50,9 +51,80 @@ def test_candidates_follow_the_bins():
     assert names(real) == ["gaussian", "ordinal"]
     positive = unbin.aggregate(rng.gamma(2.0, 1e4, 200), bins=[0, 1e4, 2e4, np.inf])
     assert names(positive) == ["gaussian", "gamma", "ordinal"]
+    halves = unbin.aggregate(rng.gamma(2.0, 1.0, 200), bins=[0, 0.5, 1.5, 2.5, np.inf])
+    assert names(halves) == ["gaussian", "gamma", "ordinal"]  # no count lies between 0 and 0.5
     a = unbin.aggregate(rng.normal(size=50), np.repeat("a", 50), [-np.inf, 0.1, 0.7, np.inf])
     b = unbin.aggregate(rng.normal(size=50), np.repeat("b", 50), [-np.inf, -0.3, 0.3, np.inf])
     assert names(a.combine(b)) == ["gaussian"]
+
+
+@pytest.mark.parametrize(
+    ("bins", "families"),
+    [
+        ([-0.5, 0.5, 1.5], ["binomial"]),
+        ([-1, 0, 1], ["binomial"]),
+        ([-1, 0, 1, 2], ["binomial"]),  # nobody in the last one
+        ([-np.inf, 0, np.inf], ["poisson", "negative-binomial", "ordinal"]),  # any or none
+    ],
+)
+def test_outcomes_of_0_and_1_are_binomial(bins, families):
+    y = (np.arange(40) % 3 == 0).astype(float)
+    release = unbin.aggregate(y, bins=bins)
+    assert [family.name for family in candidate_families([release], 1)] == families
+
+
+def test_points_at_0_and_1_are_binomial():
+    points = {"block": ["a", "a"], "lower": [0, 1], "upper": [0, 1], "count": [30, 12]}
+    release = unbin.Release.from_histogram(points, block="block")
+    assert [family.name for family in candidate_families([release], 1)] == ["binomial"]
+
+
+def test_a_binomial_outcome_is_chosen_and_fitted():
+    sim = simulate(6000, 2, 60, between=0.3, random_state=0)
+    y = (np.random.default_rng(0).random(6000) < expit(sim.X @ sim.coef)).astype(float)
+    target = unbin.aggregate(y, sim.blocks, [-0.5, 0.5, 1.5]).align(sim.blocks)
+    model = unbin.AggregatedGLM("auto").fit(sim.X, target)
+    assert model.family_ == "binomial"
+    np.testing.assert_allclose(model.coef_, sim.coef, atol=3 * model.standard_errors_.max())
+
+
+@pytest.mark.parametrize("raced", [True, False])
+def test_a_family_that_cannot_fit_is_given_up(raced, monkeypatch):
+    sim = simulate(6000, 2, 100, between=0.3, random_state=0)
+    rng = np.random.default_rng(0)
+    y = rng.poisson(np.exp(2 + 0.5 * sim.X @ sim.coef) * rng.gamma(0.5, 2.0, 6000)).astype(float)
+    target = unbin.aggregate(y, sim.blocks, [-1, 0, 2, 8, 20, np.inf]).align(sim.blocks)
+    tried, solve = [], choice.solve_quickly
+
+    def note(problem, *args):
+        tried.append(problem.family.name)
+        return solve(problem, *args)
+
+    monkeypatch.setattr(choice, "solve_quickly", note)
+    if not raced:
+        monkeypatch.setattr(choice, "_is_behind", lambda *_: False)
+    model = unbin.AggregatedGLM("auto").fit(sim.X, target)
+    assert model.family_ == "negative-binomial"
+    assert tried.count("negative-binomial") == tried.count("ordinal") == 5
+    assert tried.count("poisson") == (1 if raced else 5)
+    assert model.selection_.family == ("poisson", "negative-binomial", "ordinal")
+    assert np.isfinite(model.selection_.score).all()
+    assert np.isfinite(model.selection_.error).all()
+
+
+@pytest.mark.parametrize(
+    ("gap", "behind"),
+    [
+        (np.linspace(0.5, 1.5, 20), True),  # many standard errors
+        (np.linspace(-1.0, 1.5, 20), False),
+        (np.concatenate([np.linspace(0.1, 0.5, 19), [100.0]]), True),  # in every block
+        (np.concatenate([np.linspace(-0.3, 0.1, 19), [100.0]]), False),  # in one
+    ],
+)
+def test_far_behind_is_by_standard_errors_or_in_every_block(gap, behind):
+    best = np.zeros(20)
+    assert choice._is_behind(best - gap[None], best) is behind
+    assert not choice._is_behind(np.stack([best - gap, best]), best)  # another ridge is not
 
 
 def test_overdispersed_counts_are_not_called_poisson():

@@ -1,13 +1,21 @@
+"""The random block intercept: its variance, what it does to weights, and means that have one."""
+
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.linalg import null_space
+from scipy.optimize import minimize
 from scipy.special import expit
+from scipy.stats import multivariate_normal
 
 import unbin
-from tests.helpers.cases import make_case
+from tests.helpers.cases import draw_targets, make_case
+from tests.helpers.releases import mean_release
 from unbin.datasets import simulate
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.effects import block_variance, effects_misfit
+from unbin.likelihood.effects import block_variance, effects_misfit, separate_variance
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
 from unbin.release.aggregation import aggregate
@@ -97,6 +105,7 @@ def test_a_ridge_is_not_taken_for_effects():
     assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
 
 
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
     people = simulate(2000, 3, 40, random_state=0)
     target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)
@@ -122,3 +131,108 @@ def test_the_intercept_is_that_of_the_average_person():
     np.testing.assert_allclose(model.coef_, [1.0, -0.5], atol=0.1)
     ordinal = unbin.AggregatedGLM("ordinal").fit(X, target)
     assert ordinal.predict(X).mean() == pytest.approx(y.mean(), abs=0.1)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
+def test_large_effects_have_their_size(kind):
+    family = get_family(kind, n_trials=20)
+    fits = [fit_likelihood(*case_with_effects(s, kind, 1.0), family) for s in range(6)]
+    assert all(fit.status.converged for fit in fits)
+    assert np.mean([fit.block_sd for fit in fits]) == pytest.approx(1.0, abs=0.1)
+
+
+def yes_or_no(seed, n_blocks=150, size=40):
+    """Return blocks that differ by large effects, and how many people said yes."""
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(n_blocks), size)
+    x = rng.normal(size=len(codes)) + 0.5 * rng.normal(size=n_blocks)[codes]
+    y = rng.binomial(1, expit(0.8 * x + rng.normal(size=n_blocks)[codes])).astype(float)
+    target = aggregate(y, codes, bins=[-0.5, 0.5, 1.5]).align(codes)
+    return lay_out(x[:, None], target.codes, n_blocks), target.release
+
+
+def test_a_block_is_weighed_without_looking_at_its_effect(monkeypatch):
+    """Two bins: the people in the middle of a block, who tell the slope, depend on the effect."""
+    family = get_family("binomial", n_trials=1)
+
+    def slope():
+        fits = [(*yes_or_no(s), family) for s in range(5)]
+        return np.mean([c[0].to_coefficients(fit_likelihood(*c).theta)[0][0] for c in fits])
+
+    assert slope() == pytest.approx(0.8, abs=0.15)
+    monkeypatch.setattr("unbin.likelihood.quasi_score._instrumented", lambda _, sums: sums)
+    assert slope() < 0.6
+
+
+# -- means, and single order statistics ------------------------------------------------------------
+
+
+def blocks_of_means(seed, kind, sd, *, equal=False, n_blocks=80):
+    rng = np.random.default_rng(seed)
+    size = np.full(n_blocks, 60) if equal else rng.integers(5, 12, n_blocks) ** 2
+    codes = np.repeat(np.arange(n_blocks), size)
+    X = rng.normal(size=(len(codes), 1)) + rng.normal(size=(n_blocks, 1))[codes]
+    y = draw_targets(kind, 0.5 * X[:, 0] + (sd * rng.normal(size=n_blocks))[codes], rng)
+    target = mean_release(y, codes).align(codes)
+    return lay_out(X, target.codes, n_blocks), target.release
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson", "gamma"])
+def test_means_alone_tell_effects_from_noise_by_the_sizes_of_blocks(kind):
+    family, sds, scores = get_family(kind), [], []
+    for seed in range(12):
+        design, release = blocks_of_means(seed, kind, 0.5)
+        fit = fit_likelihood(design, release, family)
+        sds.append(fit.block_sd)
+        error = np.sqrt(fit.covariance[1, 1]) / design.scale[0]
+        scores.append((design.to_coefficients(fit.theta)[0][0] - 0.5) / error)
+    assert np.mean(sds) == pytest.approx(0.5, abs=0.08)
+    assert 0.5 < np.sqrt(np.mean(np.square(scores))) < 1.5
+
+
+def test_means_of_equal_blocks_cannot_tell_effects_from_noise():
+    family = get_family("gaussian")
+    for seed in range(4):
+        design, release = blocks_of_means(seed, "gaussian", 0.5, equal=True)
+        fit = fit_likelihood(design, release, family)
+        assert fit.block_sd == 0
+        assert fit.misfit / fit.df == pytest.approx(1.0, abs=1e-3)
+        # all of it is noise: as large as effects make the means of blocks
+        assert np.exp(fit.nuisance[0]) == pytest.approx(np.sqrt(1 + 60 * 0.25), rel=0.3)
+
+
+def test_no_effects_are_told_where_means_have_none():
+    family, seen = get_family("gaussian"), 0
+    for seed in range(20):
+        fit = fit_likelihood(*blocks_of_means(seed, "gaussian", 0.0), family)
+        seen += fit.block_sd > 0
+    assert seen <= 4
+
+
+def test_variances_are_those_of_restricted_maximum_likelihood():
+    """Against the likelihood of contrasts without the coefficients, matrices written out."""
+    rng = np.random.default_rng(3)
+    hold = rng.uniform(4, 100, 40)
+    along = np.column_stack([np.ones(40), rng.normal(size=40)])
+    moves = rng.normal(size=40) * np.sqrt(0.3 + 2.0 / hold)
+    design, release = blocks_of_means(0, "gaussian", 0.5, n_blocks=40)
+    sums = score_sums(
+        make_problem(design, release, get_family("gaussian")), np.zeros(3), np.zeros(3)
+    )
+    sums = replace(
+        sums,
+        block_hold=hold,
+        block_pull=hold * moves,
+        block_hidden=np.zeros(40),
+        block_along=hold[:, None] * along,
+    )
+    contrasts = null_space(along.T)
+    y = contrasts.T @ moves
+
+    def minus_log(at):
+        covariance = np.diag(np.exp(at[0]) / hold + np.exp(at[1]))
+        law = multivariate_normal(np.zeros(38), contrasts.T @ covariance @ contrasts)
+        return -law.logpdf(y)
+
+    found = minimize(minus_log, [0.0, -1.0], method="Nelder-Mead", options={"xatol": 1e-6})
+    assert separate_variance(sums) == pytest.approx(np.exp(found.x[1]), rel=0.1)

@@ -9,10 +9,11 @@ from tests.helpers.cases import make_case
 from unbin._linalg import solve_scaled
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
-from unbin.likelihood.moments import accumulate, block_moments
+from unbin.likelihood.moments import EFFECT_NODES, accumulate, block_moments, effect_points
 from unbin.likelihood.problem import PublishedMeans, make_problem, ridge_penalty
-from unbin.likelihood.quasi_score import score_blocks, score_sums
+from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import starting_point
+from unbin.likelihood.weighing import score_blocks
 from unbin.release import Release
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out
@@ -107,7 +108,7 @@ def test_expectation_and_covariance_equal_enumeration():
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
 def test_totals_are_averaged_over_the_effects_of_blocks(kind):
-    """Bins and total of each person, at an effect of ± one standard deviation."""
+    """Bins and total of each person, at the points of a quadrature."""
     problem, free = problem_of(kind)
     family, sd = problem.family, 0.6
     means = np.zeros(len(problem.counts.n))
@@ -118,17 +119,18 @@ def test_totals_are_averaged_over_the_effects_of_blocks(kind):
     eta = problem.design.rows.eta(theta, rows)
     edges = problem.counts.lower, problem.counts.upper
     total, square = 0.0, 0.0
-    for at in (eta + sd, eta - sd):
+    for move, weight in zip(*effect_points(sd, EFFECT_NODES), strict=True):
+        at = eta + move
         q = family.bins(at, *edges, nuisance).probability
         y = family.inverse_link(at)
         within = family.bin_means(at, *edges, nuisance)
-        total = total + 0.5 * np.column_stack([q, y / 2.0])
+        total = total + weight * np.column_stack([q, y / 2.0])
         product_of = np.zeros((len(eta), q.shape[1] + 1, q.shape[1] + 1))
         k = np.arange(q.shape[1])
         product_of[:, k, k] = q
         product_of[:, :-1, -1] = product_of[:, -1, :-1] = q * within / 2.0
         product_of[:, -1, -1] = (family.variance(at, nuisance) + y**2) / 4.0
-        square = square + 0.5 * product_of
+        square = square + weight * product_of
     expected = (square - total[:, :, None] * total[:, None, :]).sum(axis=0)
     np.testing.assert_allclose(mean[0], total.sum(axis=0), rtol=1e-10)
     np.testing.assert_allclose(covariance[0], expected, atol=1e-8)

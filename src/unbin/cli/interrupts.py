@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unbin._watching import Step
+    from unbin._watching import Stage, Step
     from unbin.estimator import AggregatedGLM
 
 
@@ -50,6 +50,7 @@ class _Progress:
         self.show, self.stopping = show, False
         self.start: tuple[float, float] | None = None
         self.last = 0
+        self.began: float | None = None
 
     def interrupt(self, *_: Any) -> None:
         """Stop at the next step; a second time, at once."""
@@ -61,10 +62,21 @@ class _Progress:
     def step(self, step: Step) -> bool:
         """Take a report; return whether the fit is to stop."""
         if not self.stopping:
-            left = self._seconds_left(step)
+            left = self._seconds_left(step) if step.stage is None else self._of_all(step.stage)
             text = f"iteration {step.iteration}, objective {step.objective:.6g}"
+            if step.stage is not None:
+                which = f"candidate {int(step.stage.place) + 1} of {step.stage.total}"
+                text = f"comparing {step.stage.name}, {which}: {text}"
             self.show(text if left is None else f"{text}, about {left:.0f} s left")
         return self.stopping
+
+    def _of_all(self, stage: Stage) -> float | None:
+        """Take as long for each candidate that is left as for those that are done."""
+        now = perf_counter()
+        if self.began is None:
+            self.began = now
+        done = now - self.began
+        return done * (stage.total / stage.place - 1) if stage.place > 0 and done > 0 else None
 
     def _seconds_left(self, step: Step) -> float | None:
         """Go on at the rate at which the distance has fallen so far, on a log scale."""

@@ -31,6 +31,10 @@ _CHECK_EVERY = 8
 _FARTHEST = 600.0
 """On a device, ratios of an edge to the mean beyond exp of this are infinite."""
 _PRECISION = 1e-17
+_STEPS = 400
+"""Terms of the lower sum at least; with twice the shape more it has always settled."""
+_BEYOND = 1.0
+"""Roots of the shape above the mean up to which the lower sum, which is faster, is used."""
 _TWO_POINT = 0.5 / math.sqrt(3.0)
 _LARGEST_SHAPE, _SMALLEST_SHAPE = 1e5, 1e-8
 """Beyond these the dispersion no longer counts; a spread of 0.3 % of the mean is the least."""
@@ -119,55 +123,71 @@ def _bins_of_shape(
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     low, high = np.maximum(as_rows(lower), 0.0), as_rows(upper)
     eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
-    q, d_eta, d_log_shape = _gamma_bins(eta, low, high, shape, *constants(shape))
+    q, d_eta, d_log_shape = _gamma_bins(eta, low, high, shape, *constants(shape), _steps(shape))
     return q, d_eta, d_log_shape
 
 
+def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
+    """Return 1/(shape + j) and the sums of these up to j, for the terms of ``_lower_sum``.
+
+    All rows and edges share them, so that no term needs a division.
+    """
+    step = 1.0 / (shape + np.arange(min(MAX_TERMS, _STEPS + int(2 * shape))))
+    return step, np.cumsum(step)
+
+
 @njit(cache=True, nogil=True)
-def _lower_sum(shape, x):  # type: ignore[no-untyped-def]
+def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
     """Return S and d log S/d shape, where P(shape, x) = x^shape exp(-x)/Gamma(shape) S."""
-    term = 1.0 / shape
-    harmonic = term
-    total, slope = term, -term * harmonic
-    for j in range(1, MAX_TERMS):
-        harmonic += 1.0 / (shape + j)
-        term *= x / (shape + j)
+    step, harmonic = steps
+    term = step[0]
+    total, slope = term, term * harmonic[0]
+    for j in range(1, len(step)):
+        term *= x * step[j]
         total += term
-        slope -= term * harmonic
-        if term * harmonic < -_PRECISION * slope:
+        slope += term * harmonic[j]
+        if term * harmonic[j] < _PRECISION * slope:
             break
-    return total, slope / total
+    return total, -slope / total
 
 
 @njit(cache=True, nogil=True)
 def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
     """Return h and d log h/d shape, where Q(shape, x) = x^shape exp(-x)/Gamma(shape) h.
 
-    The continued fraction of the upper incomplete gamma function by Lentz's method, with the
-    derivative of every step carried along.
+    The continued fraction of the upper incomplete gamma function by Wallis' recurrence, with the
+    derivatives of its tops and bottoms carried along: it divides only where it looks whether it
+    has settled.
     """
     b = x + 1.0 - shape
-    c, dc = 1e300, 0.0
-    d, dd = 1.0 / b, 1.0 / (b * b)
-    h, slope = d, dd / d
+    top, top_before, d_top, d_top_before = 1.0, 0.0, 0.0, 0.0
+    bottom, bottom_before, d_bottom, d_bottom_before = b, 1.0, -1.0, 0.0
+    h, slope = 0.0, 0.0
     for j in range(1, MAX_TERMS):
         a = -j * (j - shape)
         b += 2.0
-        bottom = b + a * d
-        dd = -(-1.0 + j * d + a * dd) / (bottom * bottom)
-        d = 1.0 / bottom
-        dc = -1.0 + j / c - a * dc / (c * c)
-        c = b + a / c
-        h *= c * d
-        step = dc / c + dd / d
-        slope += step
-        if abs(c * d - 1.0) < 1e-16 and abs(step) < 1e-15 * abs(slope) + 1e-17:
-            break
+        d_top, d_top_before = b * d_top + a * d_top_before - top + j * top_before, d_top
+        top, top_before = b * top + a * top_before, top
+        d_bottom, d_bottom_before = (
+            b * d_bottom + a * d_bottom_before - bottom + j * bottom_before, d_bottom
+        )  # fmt: skip
+        bottom, bottom_before = b * bottom + a * bottom_before, bottom
+        if j % _CHECK_EVERY == 0:
+            scale = 1.0 / bottom
+            ratio, change = top * scale, d_top / top - d_bottom * scale
+            near = abs(ratio - h) < 1e-15 * ratio
+            if near and abs(change - slope) < 1e-14 * abs(change) + 1e-17:
+                return ratio, change
+            h, slope, bottom = ratio, change, 1.0
+            top, top_before, d_top = top * scale, top_before * scale, d_top * scale
+            d_top_before *= scale
+            bottom_before, d_bottom = bottom_before * scale, d_bottom * scale
+            d_bottom_before *= scale
     return h, slope
 
 
 @njit(cache=True, nogil=True)
-def _edge(y, eta, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
+def _edge(y, eta, shape, log_shape_excess, log_scale, steps):  # type: ignore[no-untyped-def]
     """Return the tail beyond y, whether it is the upper one, -dF/d eta and dF/d log shape."""
     if y <= 0:
         return 0.0, False, 0.0, 0.0
@@ -179,8 +199,8 @@ def _edge(y, eta, shape, log_shape_excess, log_scale):  # type: ignore[no-untype
     front = math.exp(shape * (log_ratio - (ratio - 1)) + log_scale)
     if front == 0:
         return 0.0, ratio > 1, 0.0, 0.0
-    if x < shape + 1:
-        factor, slope = _lower_sum(shape, x)
+    if x < shape + 1 + _BEYOND * math.sqrt(shape):
+        factor, slope = _lower_sum(x, steps)
         d_log_shape = front + shape * front * factor * (log_ratio + log_shape_excess + slope)
         return front * factor, False, front, d_log_shape
     factor, slope = _upper_fraction(shape, x)
@@ -204,7 +224,7 @@ def _narrow_bin(low, high, eta, shape, log_shape_excess, log_scale):  # type: ig
 
 
 @njit(cache=True, nogil=True)
-def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
+def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale, steps):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     n, k_bins = len(eta), lower.shape[1]
     # one block: the allocator keeps it from call to call; rows are last in it, and first outside
@@ -218,8 +238,8 @@ def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale):  # type:
             if not low < high:
                 continue
             if low != last:
-                before = _edge(low, eta[i], shape, log_shape_excess, log_scale)
-            after, last = _edge(high, eta[i], shape, log_shape_excess, log_scale), high
+                before = _edge(low, eta[i], shape, log_shape_excess, log_scale, steps)
+            after, last = _edge(high, eta[i], shape, log_shape_excess, log_scale, steps), high
             if before[1]:
                 mass = before[0] - after[0]
             elif not after[1]:

@@ -15,7 +15,6 @@ from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import GoodnessOfFit
-from unbin.likelihood.joint import EFFECT_NODES
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
@@ -154,10 +153,8 @@ class Fit:
 
         After a fit to several tables a family that absorbs effects stands for the average.
         """
-        if not self.tables:
-            return over_effects(value, eta, self.block_sd)
-        sd = 0.0 if self.family.absorbs_effects else self.block_sd
-        return over_effects(value, eta, sd, EFFECT_NODES)
+        absorbed = bool(self.tables) and self.family.absorbs_effects
+        return over_effects(value, eta, 0.0 if absorbed else self.block_sd)
 
     def eta(
         self,

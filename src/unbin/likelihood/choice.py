@@ -6,6 +6,14 @@ the difference, over blocks) the simplest is taken, the one-standard-error rule:
 first, the larger ridge; and the largest ridge unless the best beats it by two standard errors.
 Contextual effects are taken when they raise the score. A choice that is interrupted is made among
 the candidates scored by then.
+
+The most flexible family is tried first, and one that falls far behind the best so far is not tried
+on the blocks that are left (Maron and Moore's racing): a family that cannot fit takes longest.
+
+References
+----------
+Maron, O. and Moore, A. W. (1994). Hoeffding races: accelerating model selection search for
+classification and function approximation. *Advances in Neural Information Processing Systems*, 6.
 """
 
 from __future__ import annotations
@@ -19,11 +27,11 @@ import numpy as np
 
 from unbin._blocks import deal_tables
 from unbin._typing import BoolArray, FloatArray, IntArray
-from unbin._watching import Status
+from unbin._watching import Stage, Status, in_stage
 from unbin.exceptions import FitInterruptedError, ParameterError
 from unbin.families import Family, get_family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.fit import solve
+from unbin.likelihood.fit import solve_quickly
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.joint import JointProblem, joint_sums, make_joint
 from unbin.likelihood.joint_fit import solve_joint
@@ -32,7 +40,12 @@ from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import starting_point
-from unbin.likelihood.statistics import looks_counted, lowest_end, published_counts
+from unbin.likelihood.statistics import (
+    holds_zero_one,
+    looks_counted,
+    lowest_end,
+    published_counts,
+)
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
@@ -41,9 +54,13 @@ RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0, 100.0)
 """Ridges tried, in units of the median variance of the features over that of a gaussian target;
 the last leaves no slope."""
 _TOL = 1e-3
-_MAX_ITER = 40
+_MAX_ITER = 15
 _CLEAR = 2.0
 """Standard errors by which slopes have to beat the largest ridge."""
+_BEHIND = 5.0
+"""Standard errors behind the best at which a family is given up."""
+_OUTRANKED = 3.5
+"""Standard deviations of the signed-rank statistic at which it is too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +72,10 @@ class Selection:
     family, alpha, contextual : tuple
         The candidates.
     score : (n,)
-        Mean predictive log score of the held-out counts per person; larger is better.
+        Mean predictive log score of the held-out counts per person; larger is better. Of a family
+        that was given up, of the blocks that were held out by then.
     error : (n,)
-        Standard error of the difference to the best candidate.
+        Standard error of the difference to the best candidate, on the same blocks.
     chosen : int
     stopped : bool
         Whether the choice was interrupted, and there are candidates that were not scored.
@@ -95,6 +113,8 @@ class Candidate:
 def candidate_families(tables: Sequence[Release], n_trials: int) -> list[Family]:
     """Return the families that can have produced all tables, simplest first."""
     names: list[str] = []
+    if n_trials == 1 and all(holds_zero_one(release) for release in tables):
+        return [get_family("binomial")]  # with two bins ordinal is the same model
     if n_trials > 1:
         names += ["binomial", "beta-binomial"]
     elif all(looks_counted(release) for release in tables):
@@ -140,32 +160,35 @@ def choose(
     known = known or {}
     folds = _deal(tables, n_splits)
     variance = float(np.median(next(iter(designs.values())).scale ** 2))
+    held = [release for release, fold in zip(tables, folds, strict=True) if fold is not None]
+    people = np.concatenate([release.n for release in held])
     candidates: list[Candidate] = []
-    scores: list[FloatArray] = []
+    scores = np.zeros((0, len(people)))
+    tries = list(product(families, designs.items()))
     stopped = False
-    for family, (contextual, design) in product(families, designs.items()):
+    for place, (family, (contextual, design)) in enumerate(tries[::-1]):
         unit = variance / units_of(tables, family).slope ** 2
         ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
+        path = _Path.of(design, tables, family, ridges, known.get(contextual))
         try:
-            people = known.get(contextual)
-            found = _path_scores(design, tables, family, ridges, folds, people)
+            found = _path_scores(path, folds, scores, Stage(path.name, place, len(tries)))
         except (KeyboardInterrupt, FitInterruptedError):
             if not candidates:
                 raise
             stopped = True
             break
-        candidates += [Candidate(family, ridge, contextual) for ridge in ridges]
-        scores += list(found)
-    held = [release for release, fold in zip(tables, folds, strict=True) if fold is not None]
-    n_people = float(sum(release.n.sum() for release in held))
+        # simplest first, whatever was tried first
+        candidates = [Candidate(family, ridge, contextual) for ridge in ridges] + candidates
+        scores = np.concatenate([found, scores])
     several = len(tables) > 1 or bool(known)
-    chosen, error = _choose(candidates, np.array(scores), several=several)
+    chosen, error = _choose(candidates, scores, several=several)
+    tried = np.isfinite(scores) @ people
     selection = Selection(
         tuple(candidate.family.name for candidate in candidates),
         np.array([candidate.alpha for candidate in candidates]),
         tuple(candidate.contextual for candidate in candidates),
-        np.array(scores).sum(axis=1) / n_people,
-        error / n_people,
+        np.nansum(scores, axis=1) / tried,
+        error / tried,
         chosen,
         stopped,
     )
@@ -185,46 +208,110 @@ def _deal(tables: Sequence[Release], n_splits: int) -> list[IntArray | None]:
     return deal_tables([release.n for release in tables], n_blocks, n_splits)
 
 
-def _path_scores(
-    design: Design,
-    tables: Sequence[Release],
-    family: Family,
-    ridges: list[float],
-    folds: Sequence[IntArray | None],
-    people: KnownPeople | None,
-) -> FloatArray:
-    """Return the held-out score of every block for every ridge, shape (n_ridges, B).
+@dataclass(frozen=True, slots=True)
+class _Path:
+    """A family with ridges to be tried, from the largest down.
 
-    A path runs from the largest ridge down, each fit started where the one before ended.
+    Attributes
+    ----------
+    name : str
+    trial : _OneTable or _SeveralTables
+    ridges : list of float
+    unit : float
+        What brings ridges to the units of the fit.
+    common : list of PublishedCounts
+        The bins that all families share, table by table.
     """
-    units = units_of(tables, family)
-    design, tables = design.in_units(units), [in_units(release, units) for release in tables]
+
+    name: str
     trial: _OneTable | _SeveralTables
-    if len(tables) == 1 and people is None:
-        trial = _OneTable.of(design, tables[0], family)
-    else:
-        people = None if people is None else people.in_units(units)
-        trial = _SeveralTables(make_joint(design, tables, family, people))
-    common = [published_counts(release, get_family("gaussian").domain) for release in tables]
-    n_folds = max(int(fold.max()) for fold in folds if fold is not None) + 1
-    result = [np.zeros((len(ridges), 0 if fold is None else len(fold))) for fold in folds]
-    for k in range(n_folds):
-        held = [None if fold is None else fold == k for fold in folds]
-        training = trial.without(held)
-        free = training.start()
-        for r in np.argsort(ridges)[::-1]:
-            found = training.solve(free, ridges[r] * units.slope**2)
+    ridges: list[float]
+    unit: float
+    common: list[PublishedCounts]
+
+    @classmethod
+    def of(
+        cls,
+        design: Design,
+        tables: Sequence[Release],
+        family: Family,
+        ridges: list[float],
+        people: KnownPeople | None,
+    ) -> _Path:
+        units = units_of(tables, family)
+        design, tables = design.in_units(units), [in_units(release, units) for release in tables]
+        trial: _OneTable | _SeveralTables
+        if len(tables) == 1 and people is None:
+            trial = _OneTable.of(design, tables[0], family)
+        else:
+            people = None if people is None else people.in_units(units)
+            trial = _SeveralTables(make_joint(design, tables, family, people))
+        common = [published_counts(release, get_family("gaussian").domain) for release in tables]
+        return cls(family.name, trial, ridges, units.slope**2, common)
+
+    def held_out(
+        self, held: Sequence[BoolArray | None], begin: Mapping[int, FloatArray]
+    ) -> tuple[FloatArray, dict[int, FloatArray]]:
+        """Return the scores of blocks held out (n_ridges, b), and where the fits ended.
+
+        Each fit is started where that of other blocks ended, or else that with the larger ridge.
+        """
+        training = self.trial.without(held)
+        free = np.empty(0) if begin else training.start()
+        scores, ended = [np.empty(0)] * len(self.ridges), {}
+        for r in np.argsort(self.ridges)[::-1].tolist():
+            found = training.solve(begin.get(r, free), self.ridges[r] * self.unit)
             if found.status is Status.INTERRUPTED:
                 raise FitInterruptedError(
                     "fit: stopped while families and ridges were compared on held-out blocks, got "
                     "no estimate yet; name the family and alpha to skip that"
                 )
-            free = found.free
-            each = zip(trial.counts(), trial.expected(free), common, held, result, strict=True)
-            for counts, expected, bins, out, scores in each:
-                if out is not None:
-                    scores[r, out] = _scores(counts, expected, bins)[out]
-    return np.concatenate(result, axis=1)
+            free = ended[r] = found.free
+            expected = self.trial.expected(free)
+            each = zip(self.trial.counts(), expected, self.common, held, strict=True)
+            scores[r] = np.concatenate(
+                [
+                    _scores(counts, mean, bins)[out]
+                    for counts, mean, bins, out in each
+                    if out is not None
+                ]
+            )
+        return np.stack(scores), ended
+
+
+def _path_scores(
+    path: _Path, folds: Sequence[IntArray | None], others: FloatArray, stage: Stage
+) -> FloatArray:
+    """Return the held-out score of every block for every ridge, shape (n_ridges, B).
+
+    NaN of the blocks that are left when no ridge can win any more, ``others`` (n, B) being the
+    scores of the candidates before.
+    """
+    fold = np.concatenate([each for each in folds if each is not None])
+    scores, n_folds = np.full((len(path.ridges), len(fold)), np.nan), int(fold.max()) + 1
+    complete = others[np.isfinite(others).all(axis=1)]
+    best = complete[complete.sum(axis=1).argmax()] if len(complete) else None
+    ended: dict[int, FloatArray] = {}
+    for k in range(n_folds):
+        held = [None if each is None else each == k for each in folds]
+        with in_stage(stage.at(k / n_folds)):
+            scores[:, fold == k], ended = path.held_out(held, ended)
+        if best is not None and _is_behind(scores[:, fold <= k], best[fold <= k]):
+            break
+    return scores
+
+
+def _is_behind(scores: FloatArray, best: FloatArray) -> bool:
+    """Tell whether all candidates are so far behind that further blocks would not change it.
+
+    A family that rules out what a few blocks show is behind by their scores alone, which have no
+    standard error to speak of; ranks (Wilcoxon's) see that it is behind in the others too.
+    """
+    gap = best - scores
+    total, error = gap.sum(axis=1), _error(gap)
+    rank = 1.0 + np.argsort(np.argsort(np.abs(gap), axis=1), axis=1)
+    outranked = (np.sign(gap) * rank).sum(axis=1) > _OUTRANKED * np.sqrt((rank**2).sum(axis=1))
+    return bool(((total > _BEHIND * error) | ((total > error) & outranked)).all())
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +334,8 @@ class _OneTable:
         return starting_point(self.problem)
 
     def solve(self, free: FloatArray, alpha: float) -> ScoringResult:
-        return solve(self.problem, free, ridge_penalty(self.problem, alpha), _TOL, _MAX_ITER)
+        penalty = ridge_penalty(self.problem, alpha)
+        return solve_quickly(self.problem, free, penalty, _TOL, _MAX_ITER)
 
     def expected(self, free: FloatArray) -> list[FloatArray]:
         theta, nuisance = self.problem.coordinates.split(free)
@@ -309,11 +397,12 @@ def _choose(
     candidates: list[Candidate], scores: FloatArray, *, several: bool
 ) -> tuple[int, FloatArray]:
     """Return the candidate to take, and the standard errors of the differences to the best."""
-    best = int(np.argmax(scores.sum(axis=1)))
+    complete = np.flatnonzero(np.isfinite(scores).all(axis=1))
+    best = int(complete[np.argmax(scores[complete].sum(axis=1))])
     contextual = np.array([candidate.contextual for candidate in candidates])
     chosen = [
-        _simplest_near_best(candidates, scores, np.flatnonzero(contextual == value), several)
-        for value in np.unique(contextual)
+        _simplest_near_best(candidates, scores, complete[contextual[complete] == value], several)
+        for value in np.unique(contextual[complete])
     ]
     winner = max(chosen, key=lambda k: float(scores[k].sum()))
     return winner, _error(scores[best] - scores)
@@ -347,5 +436,6 @@ def _simplest_near_best(
 
 
 def _error(gap: FloatArray) -> FloatArray:
-    """Return the standard error of sums over blocks."""
-    return np.asarray(np.sqrt(gap.shape[1]) * gap.std(axis=1, ddof=1))
+    """Return the standard error of sums over blocks, those that are not NaN."""
+    n_blocks = np.isfinite(gap).sum(axis=1)
+    return np.asarray(np.sqrt(n_blocks) * np.nanstd(gap, axis=1, ddof=1))

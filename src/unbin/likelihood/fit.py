@@ -12,10 +12,10 @@ from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
-from unbin.likelihood.effects import solve_with_effects
+from unbin.likelihood.effects import separate_variance, solve_with_effects
+from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
-from unbin.likelihood.means import mean_error, solve_means
-from unbin.likelihood.mixed import solve_mixed
+from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
@@ -82,34 +82,52 @@ def fit_likelihood(
     units = units_of(release, family)
     scaled = in_units(release, units)
     problem = make_problem(design.in_units(units), scaled, family)
-    order = published_order(scaled, problem.counts)
-    if order is None and problem.means is None and not problem.counts.informative:
+    problem = replace(problem, order=published_order(scaled, problem.counts, family.domain))
+    if problem.order is None and problem.means is None and not problem.counts.informative:
         raise ReleaseError(
             "release: must distinguish people, got one bin or one value for everybody; publish "
             "more bins"
         )
     penalty = ridge_penalty(problem, alpha * units.slope**2)
     if start is None:
-        free = starting_point(problem, None if order is None else order.middle())
+        free = starting_point(problem)
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    if order is not None:
-        result = solve_mixed(problem, order, free, penalty, tol=tol, max_iter=max_iter)
-    elif problem.counts.informative:
+    if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
+        if result.status is Status.CONVERGED:
+            result = solve_exact(problem, result, penalty, tol, max_iter)
     else:
-        result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
-        if not _is_final(problem, result):
-            pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
-            result = min(result, pooled, key=lambda each: mean_error(problem, each.sums))
+        problem, result = _solve_levels(problem, free, penalty, tol, max_iter)
+    if problem.order is not None and result.status is Status.CONVERGED:
+        result = replace(result, status=Status.ORDER)
     found = infer(problem, result, penalty, n_features=n_features)
     if robust and found.specification is not None:
         found = at_location(problem, found, result.free, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
+
+
+def _solve_levels(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> tuple[Problem, ScoringResult]:
+    """Solve where all that was published says where blocks lie: means, or a median of each."""
+    result = solve_means(problem, free, penalty, tol=tol, max_iter=max_iter)
+    if not _is_final(problem, result):
+        pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+        return problem, min(result, pooled, key=lambda each: level_error(problem, each.sums))
+    if result.status is Status.CONVERGED and not problem.coordinates.n_nuisance:
+        return solve_with_effects(problem, result, penalty, tol, max_iter)
+    variance = separate_variance(result.sums)
+    if result.status is Status.CONVERGED and variance > 0:
+        changed = replace(problem, block_variance=variance)
+        again = solve_means(changed, result.free, penalty, tol=tol, max_iter=max_iter)
+        if again.status is Status.CONVERGED:
+            return changed, replace(again, n_iter=result.n_iter + again.n_iter)
+    return problem, result
 
 
 def solve(
@@ -128,6 +146,8 @@ def solve(
         return result
     if thinned:
         second = solve(thin(problem), free, penalty, 1e-2, max_iter).free
+    elif not problem.counts.informative:
+        second = free
     else:
         second = maximise_composite(problem, free, penalty).free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
@@ -145,6 +165,23 @@ def solve(
     pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
     better = [each for each in found if _explains_more(problem, each, pooled)]
     return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
+
+
+def solve_quickly(
+    problem: Problem, free: FloatArray, penalty: FloatArray, tol: float, max_iter: int
+) -> ScoringResult:
+    """Solve the quasi-score from one start, for fits of which only predictions are wanted.
+
+    Where that fails, as for a family that cannot fit, the composite likelihood is maximised: no
+    fit of the family predicts the counts at hand better.
+    """
+    cap = step_scale(problem, free)
+    found = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    if _is_final(problem, found):
+        return found
+    coarse = thin(problem) if worth_thinning(problem) else problem
+    composite = _composite_fit(coarse, found.free, penalty)
+    return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
 
 
 def pooled_fit(
@@ -185,7 +222,8 @@ def _explains_more(problem: Problem, result: ScoringResult, pooled: ScoringResul
     """
     gain = log_score(problem, result.sums) - log_score(problem, pooled.sums)
     less = result.sums.block_misfit.sum() < pooled.sums.block_misfit.sum()
-    if problem.counts.low is not None:  # hidden counts cannot be scored
+    # neither hidden counts nor order statistics can be scored
+    if problem.counts.low is not None or problem.order is not None:
         return bool(less)
     by_score = problem.family.free_shape or result.status is Status.COMPOSITE
     return bool(gain > 0 and (less or by_score))

@@ -16,7 +16,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import edges_of, effect_points
+from unbin.likelihood.moments import EFFECT_NODES, edges_of, effect_points
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.tables import histogram_to_cumulative
@@ -69,12 +69,12 @@ def log_scores(
 
 
 def over_effects(
-    value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float, nodes: int = 2
+    value: Callable[[FloatArray], FloatArray], eta: FloatArray, block_sd: float
 ) -> FloatArray:
     """Average over the random block intercept, at the points where the fit does."""
     if block_sd == 0:
         return value(eta)
-    points = zip(*effect_points(block_sd, nodes), strict=True)
+    points = zip(*effect_points(block_sd, EFFECT_NODES), strict=True)
     return np.asarray(sum(weight * value(eta + move) for move, weight in points))
 
 

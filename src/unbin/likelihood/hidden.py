@@ -35,7 +35,7 @@ import numpy as np
 from numba import njit
 
 from unbin._blocks import block_of_rows
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts
 from unbin.release import tables
@@ -55,6 +55,8 @@ unlikely, but it is not impossible."""
 _SWEEPS = 50
 _SETTLED = 1e-8
 """Sweeps end when no expected count moves by more than this."""
+_WIDE = 1e9
+"""Standard deviations that are as good as infinite."""
 _FAR = 25.0
 """Standard deviations from which the normal density is exponential within an interval."""
 _NARROW = 0.1
@@ -320,6 +322,52 @@ def _propagate(mu, sigma, bottom, top):  # type: ignore[no-untyped-def]
                     sigma[i, j] -= along[i] * along[j] * d_tau * scale
         if moved < _SETTLED:
             break
+
+
+def within_box(
+    covariance: FloatArray, low: FloatArray, high: FloatArray, used: BoolArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return mean and root of the covariance of centred normal variables within intervals.
+
+    Parameters
+    ----------
+    covariance : (B, J, J)
+    low, high : (B, J)
+        In standard deviations; infinite where there is no end.
+    used : (B, J) bool
+        Variables that are not used stay 0.
+
+    Returns
+    -------
+    mean : (B, J)
+    root : (B, J, J)
+        R with R Rᵀ the covariance given the intervals.
+    """
+    mean, root = np.zeros(low.shape), np.zeros(covariance.shape)
+    _fill_box(covariance, np.maximum(low, -_WIDE), np.minimum(high, _WIDE), used, mean, root)
+    return mean, root
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_box(covariance, low, high, used, mean, root):  # type: ignore[no-untyped-def]
+    """Fill in mean and root of each block."""
+    for b in range(len(mean)):
+        place = np.flatnonzero(used[b])
+        k = len(place)
+        sd = np.sqrt(np.maximum(np.diag(covariance[b])[place], 1e-12))
+        mu, sigma = np.zeros(k), np.empty((k, k))
+        bottom, top = np.full(k + 1, -_WIDE), np.full(k + 1, _WIDE)  # the sum is free
+        for i in range(k):
+            bottom[i], top[i] = low[b, place[i]], high[b, place[i]]
+            for j in range(k):
+                sigma[i, j] = covariance[b, place[i], place[j]] / (sd[i] * sd[j])
+        _propagate(mu, sigma, bottom, top)
+        factor = np.zeros((k + 1, k))
+        _fill_root(sigma, np.arange(k), k, factor)
+        for i in range(k):
+            mean[b, place[i]] = sd[i] * mu[i]
+            for j in range(k):
+                root[b, place[i], j] = sd[i] * factor[i, j]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")

@@ -27,9 +27,10 @@ from unbin._watching import Status
 from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.effects import average_effect, effects_misfit
+from unbin.likelihood.effects import average_effect, effects_df, effects_misfit
+from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import log_score
+from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.specification import Specification, locate, specify
 from unbin.release import Release
@@ -210,9 +211,11 @@ def infer(
     """
     free, sums = result.free, result.sums
     alive = np.diag(sums.information) > 1e-10 * np.diag(sums.information).max(initial=0.0)
-    df = float(sums.block_df.sum() - alive.sum())
-    misfit = float(sums.block_misfit.sum())
-    left = misfit - float(effects_misfit(sums, problem.block_variance).sum())
+    block_misfit, block_df = misfit_without_effects(problem, free, sums)
+    df = float(block_df.sum() - alive.sum())
+    misfit = float(block_misfit.sum())
+    left = float((sums.block_misfit - effects_misfit(sums, problem.block_variance)).sum())
+    expected = float(effects_df(sums, problem.block_variance).sum() - alive.sum())
     average = average_effect(sums, problem.block_variance, problem.counts.n)
     information, scores = sums.information, sums.block_scores
     if result.status is Status.COMPOSITE:
@@ -225,13 +228,15 @@ def infer(
         found = specify(problem, free, information, penalty, n_features=n_features)
         scores = found.scores
     cov, df_residual = covariance(
-        information, penalty, scores, problem.n_fitted, ratio=left / df if df > 0 else 1.0,
+        information, penalty, scores, problem.n_fitted, ratio=left / expected if expected > 0 else 1.0,
         meat=meat, leveraged=found is not None,
     )  # fmt: skip
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
-    n_bins = problem.counts.n_bins
+    n_bins, mean = problem.counts.n_bins, sums.mean
+    if problem.effects is not None:  # what is expected without looking at the blocks themselves
+        mean = expected_statistics(replace(problem, effects=None), free)
     return LikelihoodFit(
         theta=theta,
         nuisance=nuisance,
@@ -240,14 +245,14 @@ def infer(
         model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
         misfit=misfit,
         df=df,
-        block_misfit=sums.block_misfit,
-        block_df=sums.block_df,
-        log_score=log_score(problem, sums),
+        block_misfit=block_misfit,
+        block_df=block_df,
+        log_score=problem.counts.log_score(mean[:, :n_bins]),
         status=result.status,
         n_iter=result.n_iter,
         path=result.path,
         counts=problem.counts,
-        expected=sums.mean[:, :n_bins],
+        expected=mean[:, :n_bins],
         block_sd=float(np.sqrt(problem.block_variance)),
         block_average=average,
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),

@@ -58,8 +58,6 @@ from unbin.rows.design import BlockSums, Design
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
-EFFECT_NODES = 5
-"""Quadrature points of a random intercept: with small tables beside it, it need not be small."""
 _TILE_CELLS = 1 << 15
 _MOST_CELLS = 64
 """Cells up to which sums by block of several tables are made of those by crossed cell."""
@@ -150,7 +148,7 @@ class JointProblem:
         variance = 0.0 if first.family.absorbs_effects else variance
         unit = units[0] if units else None
         ends = self.lower, self.upper
-        return Law(first.family, first.coordinates, *ends, unit, variance, EFFECT_NODES)
+        return Law(first.family, first.coordinates, *ends, unit, variance)
 
     def views(self) -> tuple[View, ...]:
         """Return how each table sees the bins."""

@@ -2,7 +2,8 @@
 
 E mean_b = mean_i mean(x_i) for any link, and Var mean_b = Σ_i Var y_i / n_b². The means identify
 the coefficients, not the dispersion: that is set, by the method of moments, so that the misfit
-equals its expectation.
+equals its expectation. So do single order statistics, a median of each block. Effects of blocks
+are told from noise by the sizes of blocks only (see :mod:`unbin.likelihood.effects`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from unbin._typing import FloatArray
+from unbin.likelihood.effects import effects_df, effects_misfit
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import ScoreSums, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
@@ -35,12 +37,13 @@ def solve_means(
             problem, at, penalty, cap=step_scale(problem, at), tol=tol, max_iter=max_iter
         )
 
-    if problem.coordinates.n_nuisance == 0 or problem.means is None:
+    if problem.coordinates.n_nuisance == 0:
         return solve(free)
 
     def log_ratio(at: FloatArray) -> float:
-        sums = score_sums(problem, at, penalty)
-        return log_misfit(sums.block_misfit.sum(), sums.block_df.sum() - problem.n_fitted)
+        sums, variance = score_sums(problem, at, penalty), problem.block_variance
+        left = sums.block_misfit - effects_misfit(sums, variance)
+        return log_misfit(left.sum(), effects_df(sums, variance).sum() - problem.n_fitted)
 
     return solve_dispersion(solve, log_ratio, free, problem.coordinates.n_slopes)
 
@@ -77,11 +80,15 @@ def solve_dispersion(
     return result
 
 
-def mean_error(problem: Problem, sums: ScoreSums) -> float:
-    """Return the squared error of the blocks' published means, by people."""
-    assert problem.means is not None
+def level_error(problem: Problem, sums: ScoreSums) -> float:
+    """Return the squared error of where blocks lie, by people: of their means, or of eta."""
     n = problem.counts.n
-    gap = problem.means.mean - sums.mean[:, -1] * problem.means.unit / n
+    if problem.means is None:
+        gap = np.where(
+            sums.block_hold > 0, sums.block_pull / np.maximum(sums.block_hold, 1e-300), 0
+        )
+    else:
+        gap = problem.means.mean - sums.mean[:, -1] * problem.means.unit / n
     return float(np.nansum(n * gap**2))
 
 

@@ -24,7 +24,7 @@ import numpy as np
 from numba import njit
 
 from unbin._linalg import like
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates
 from unbin.rows.products import accumulate
@@ -34,6 +34,9 @@ _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
 ALONE = 1e-9
 """1 - Σ w² / (Σ w)² of a block below which it has one row only."""
+
+EFFECT_NODES = 5
+"""Quadrature points of a random intercept."""
 
 if TYPE_CHECKING:
     from unbin.likelihood.problem import Problem
@@ -105,6 +108,23 @@ class RowModel:
 
 
 @dataclass(frozen=True, slots=True)
+class Effects:
+    """What is known of the random intercept of each block.
+
+    Attributes
+    ----------
+    move, sd : (B,)
+        Its mean and standard deviation given what was published of the block.
+    along : (B, p)
+        D_bᵀ S_b⁻¹ e_b / e_bᵀ S_b⁻¹ e_b without looking at the block.
+    """
+
+    move: FloatArray
+    sd: FloatArray
+    along: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
 class Law:
     """The distribution of the published statistics given a row's features.
 
@@ -119,6 +139,8 @@ class Law:
     block_variance : float
     nodes : int
         Quadrature points of the random block intercept.
+    effects : Effects or None
+        What is known of that of each block; None where it is only its variance.
     """
 
     family: Family
@@ -127,7 +149,8 @@ class Law:
     upper: FloatArray
     unit: float | None
     block_variance: float
-    nodes: int = 2
+    nodes: int = EFFECT_NODES
+    effects: Effects | None = None
 
     @classmethod
     def of(cls, problem: Problem) -> Law:
@@ -139,19 +162,26 @@ class Law:
             problem.counts.upper,
             None if problem.means is None else problem.means.unit,
             problem.block_variance,
+            effects=problem.effects,
         )
 
-    def points(self, eta: Any) -> list[Any]:
-        """Return eta at the quadrature points of the random block intercept."""
-        moves, _ = effect_points(float(np.sqrt(self.block_variance)), self.nodes)
-        return [eta + move if move else eta for move in moves]
+    def points(self, eta: Any, codes: Any = None) -> list[Any]:
+        """Return eta at the quadrature points of the random block intercept.
+
+        ``codes`` are the blocks of the rows of eta, of tensors those of its first axis.
+        """
+        sd: Any = float(np.sqrt(self.block_variance))
+        if self.effects is not None:
+            shape = (-1, *[1] * (eta.ndim - 1))
+            eta = eta + like(eta, self.effects.move)[codes].reshape(shape)
+            sd = like(eta, self.effects.sd)[codes].reshape(shape)
+        moves, _ = effect_points(float(self.block_variance > 0), self.nodes)
+        return [eta + sd * move if move else eta for move in moves]
 
     def average(self, values: list[Any]) -> Any:
         """Return the mean over the quadrature points, of arrays or of tensors."""
         if len(values) == 1:
             return values[0]
-        if len(values) == 2:
-            return 0.5 * (values[0] + values[1])
         _, weights = effect_points(1.0, self.nodes)
         return sum(weight * each for weight, each in zip(weights, values, strict=True))
 
@@ -170,7 +200,8 @@ class Law:
     ) -> RowModel:
         """Return the model of some rows."""
         lower, upper = edges_of(self.lower, self.upper, rows, tile)
-        return self.at(rows.eta(theta, tile), lower, upper, nuisance, covariance)
+        codes = None if self.effects is None else rows.codes(tile)
+        return self.at(rows.eta(theta, tile), lower, upper, nuisance, covariance, codes)
 
     def at(
         self,
@@ -179,10 +210,11 @@ class Law:
         upper: FloatArray,
         nuisance: FloatArray,
         covariance: bool,
+        codes: IntArray | None = None,
     ) -> RowModel:
         """Return the model of rows with these linear predictors, in bins (K,) or (n, K)."""
         m, n_bins = self.coordinates.n_row_nuisance, lower.shape[-1]
-        family, points = self.family, self.points(eta)
+        family, points = self.family, self.points(eta, codes)
         models = [family.bins(at, lower, upper, nuisance) for at in points]
         q = self.average([model.probability for model in models])
         d_eta = self.average([model.d_eta for model in models])
@@ -223,14 +255,9 @@ def edges_of(
 
 
 def effect_points(sd: float, nodes: int) -> tuple[list[float], list[float]]:
-    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread.
-
-    Two points lie at ± one standard deviation, and are exact to the third order in the intercept.
-    """
+    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread."""
     if sd == 0:
         return [0.0], [1.0]
-    if nodes == 2:
-        return [sd, -sd], [0.5, 0.5]
     at, weight = np.polynomial.hermite_e.hermegauss(nodes)
     return (sd * at).tolist(), (weight / weight.sum()).tolist()
 
@@ -240,6 +267,11 @@ def block_moments(
 ) -> Iterator[BlockMoments]:
     """Yield the moments of all blocks, some at a time."""
     return map_moments(problem, free, lambda moments: moments, covariance=covariance)
+
+
+def expected_statistics(problem: Problem, free: FloatArray) -> FloatArray:
+    """Return the expected statistics of all blocks, (B, L)."""
+    return np.concatenate([part.mean for part in block_moments(problem, free, covariance=False)])
 
 
 def map_moments(

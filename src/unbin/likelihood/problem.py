@@ -13,7 +13,8 @@ from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets
-from unbin.likelihood.statistics import looks_counted, published_counts
+from unbin.likelihood.moments import Effects
+from unbin.likelihood.statistics import PublishedOrder, looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows
 from unbin.rows.rows import aligned_copy
@@ -53,9 +54,13 @@ class Problem:
         where weights are not whole or rows are a sample.
     block_variance : float
         Variance of the random block intercept (see :mod:`unbin.likelihood.effects`).
+    effects : Effects or None
+        What is known of the effect of each block, around which its statistics are expanded.
     cuts : (K - 1,) or None
         Of a family with thresholds, which of them ends each bin but the last; None where they are
         all, in order. A table may have some of the edges that its neighbours have.
+    order : PublishedOrder or None
+        Order statistics that the counts do not tell.
     shared : (B, L, L) or None
         Covariance of the statistics that random intercepts of other partitions add; misfit and
         pulls allow for it, weights do not.
@@ -69,13 +74,20 @@ class Problem:
     noise_sd: float
     factor: FloatArray | None = None
     block_variance: float = 0.0
+    effects: Effects | None = None
     cuts: IntArray | None = None
+    order: PublishedOrder | None = None
     shared: FloatArray | None = None
 
     @property
     def n_statistics(self) -> int:
         """Statistics of a block: its bins, and the total if means were published."""
         return self.counts.n_bins + (self.means is not None)
+
+    @property
+    def tells_spread(self) -> bool:
+        """Whether something tells how far the people of a block lie apart, and not only where."""
+        return self.counts.informative or (self.order is not None and not self.order.single)
 
     @property
     def n_people(self) -> int:

@@ -24,21 +24,22 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numba import njit
 
-from unbin._linalg import JITTER, like, namespace
+from unbin._linalg import NOTHING, like, namespace
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
+from unbin.likelihood.order import order_moments
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.sampling import Sampled, correct, tiles_of
+from unbin.likelihood.weighing import score_blocks
 from unbin.rows.design import BlockSums
 from unbin.rows.rows import Rows, kernel
 
 _MOST_LOST = 0.95
 """Hidden counts and sampling take at most this share of the information in any direction."""
-_BATCH = 512
-"""Statistics whose cross-products are formed at a time."""
+_LEAST_BEFORE = 0.05
+"""Share of an expected count that is expected at least before the table is looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +136,6 @@ def score_sums(
     problem: Problem,
     free: FloatArray,
     penalty: FloatArray,
-    *,
-    frozen: FloatArray | None = None,
 ) -> ScoreSums:
     """Return the quasi-score and its information in one pass over the rows.
 
@@ -146,29 +145,56 @@ def score_sums(
     free : (p,)
     penalty : (p,)
         Ridge weight of each free parameter, times the number of people.
-    frozen : (B, L, L), optional
-        Covariances to use instead of those at ``free``.
     """
-    if problem.design.sampled and frozen is None:
-        return _sampled_sums(problem, free, penalty)
+    if problem.order is not None:
+        sums = _with_order(problem, free, penalty)
+    elif problem.design.sampled:
+        sums = _sampled_sums(problem, free, penalty)
+    else:
+        sums = _plain_sums(problem, free, penalty)
+    return sums if problem.effects is None else _instrumented(problem, sums)
+
+
+def _plain_sums(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+    """Return the quasi-score of counts and means."""
     reference, used = reference_bins(problem), used_statistics(problem)
 
     def whole(blocks: slice, sums: tuple[Any, ...]) -> Evidence:
         return evidence(problem, finish(problem, free, blocks, sums, True))
 
     def weigh(part: BlockMoments) -> PartSums:
-        if frozen is not None:
-            part.covariance[:] = frozen[part.blocks]
         return weigh_blocks(problem, evidence(problem, part), part.blocks)
 
-    if problem.design.scores_blocks and frozen is None and problem.counts.low is None:
+    if problem.design.scores_blocks and problem.counts.low is None:
         scored = problem.design.parts.stream(
             score_rows, Law.of(problem), free, whole, reference, used
         )
         parts = [part_sums(problem, *found) for found in scored]
     else:
-        parts = list(map_moments(problem, free, weigh, covariance=frozen is None))
+        parts = list(map_moments(problem, free, weigh))
     return summed(parts, penalty * free)
+
+
+def _instrumented(problem: Problem, sums: ScoreSums) -> ScoreSums:
+    """Weigh what a block says of its effect as if it had not been looked at.
+
+    The score of a block is that of its shape, whose expectation is 0 whatever the effect, and
+    a_b e_bᵀ S_b⁻¹ r_b / (1 + τ² h_b) with a_b = D_bᵀ S_b⁻¹ e_b / h_b. Expanded around the effect
+    a_b would depend on it, and the expectation of the product would not be 0.
+    """
+    assert problem.effects is not None
+    hold, variance = sums.block_hold, problem.block_variance
+    own = sums.block_along / np.maximum(hold, NOTHING)[:, None]
+    along = np.where((hold > 0)[:, None], problem.effects.along, 0.0)
+    scores = (along - own) * (sums.block_pull / (1 + variance * hold))[:, None]
+    weight = (hold / (1 + variance * hold))[:, None]
+    return replace(
+        sums,
+        score=sums.score + scores.sum(axis=0),
+        block_scores=sums.block_scores + scores,
+        information=sums.information + along.T @ (weight * along) - own.T @ (weight * own),
+        block_along=along * hold[:, None],
+    )
 
 
 def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> PartSums:
@@ -177,6 +203,75 @@ def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) 
     rest = reference_bins(problem)[blocks], used_statistics(problem)[blocks]
     sums = score_blocks(*arrays, *rest, problem.block_variance)
     return part_sums(problem, sums, said.spread, said.mean)
+
+
+def misfit_without_effects(
+    problem: Problem, free: FloatArray, sums: ScoreSums
+) -> tuple[FloatArray, FloatArray]:
+    """Return the misfit of each block and its expectation, both as if there were no block effects.
+
+    Those of ``sums`` unless something is hidden: what it is expected to be depends on the effects.
+    """
+    interval = problem.order is not None and problem.family.domain.integer
+    if problem.block_variance == 0 or not (interval or problem.counts.low is not None):
+        return sums.block_misfit, sums.block_df
+    plain = replace(problem, block_variance=0.0)
+
+    def weigh(part: BlockMoments) -> PartSums:
+        return weigh_blocks(plain, evidence(plain, part), part.blocks)
+
+    found = summed(list(map_moments(problem, free, weigh)), np.zeros(len(free)))
+    if problem.order is None:
+        return found.block_misfit, found.block_df
+    *_, (misfit, df, _, _, _) = _order_sums(plain, free)
+    return found.block_misfit + misfit, found.block_df + df
+
+
+# -- order statistics beside counts and means ------------------------------------------------------
+
+
+def _with_order(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoreSums:
+    """Add the score of the order statistics to that of what else was published.
+
+    What a block has of both is taken as independent, given its effect.
+    """
+    counted, variance = replace(problem, order=None), problem.block_variance
+    sums = (_sampled_sums if problem.design.sampled else _plain_sums)(counted, free, penalty)
+    information, lost, scores, along, each = _order_sums(problem, free)
+    misfit, df, pull, hold, hidden = each
+    first = variance / (1 + variance * sums.block_hold)
+    together = replace(
+        sums,
+        block_misfit=sums.block_misfit + misfit,
+        block_df=sums.block_df + df,
+        block_pull=sums.block_pull + pull,
+        block_hold=sums.block_hold + hold,
+        block_hidden=sums.block_hidden + hidden,
+        block_along=sums.block_along + along,
+    )
+    share = variance / (1 + variance * together.block_hold)
+    # the effect of a block is allowed for once, not of each of the two
+    scores += (first * sums.block_pull)[:, None] * sums.block_along
+    scores -= (share * together.block_pull)[:, None] * together.block_along
+    information += sums.block_along.T @ (sums.block_along * first[:, None])
+    information -= together.block_along.T @ (together.block_along * share[:, None])
+    return replace(
+        together,
+        score=sums.score + scores.sum(axis=0),
+        information=_less(sums.information + information, lost),
+        block_scores=sums.block_scores + scores,
+    )
+
+
+def _order_sums(problem: Problem, free: FloatArray) -> tuple[FloatArray, ...]:
+    """Return what ``score_blocks`` does, of the order statistics."""
+    assert problem.order is not None
+    found, nothing = order_moments(problem, free), np.full(len(problem.order.n), -1)
+    moments = found.covariance, found.derivative, found.shift, found.hidden, found.residual
+    sums: tuple[FloatArray, ...] = score_blocks(
+        *moments, nothing, problem.order.valid, problem.block_variance
+    )
+    return sums
 
 
 # -- rows that are a sample ------------------------------------------------------------------------
@@ -314,6 +409,8 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
         target = np.column_stack([target, np.nan_to_num(total)])
     covariance[:, bins, bins] += problem.noise_sd**2
     residual = like(mean, target.astype(np.float64)) - mean
+    if problem.effects is not None:
+        residual = residual + part.shift * like(mean, problem.effects.move[blocks])[:, None]
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
 
 
@@ -328,7 +425,11 @@ def _within(problem: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArra
     if problem.shared is not None:
         effects = effects + problem.shared[part.blocks, :n_bins, :n_bins]
     covariance = part.covariance[:, :n_bins, :n_bins] + effects
-    target, root = expected_within(problem.counts, part.mean[:, :n_bins], covariance, part.blocks)
+    mean = part.mean[:, :n_bins]
+    if problem.effects is not None:
+        before = mean - shift * problem.effects.move[part.blocks, None]
+        mean = np.maximum(before, _LEAST_BEFORE * mean)
+    target, root = expected_within(problem.counts, mean, covariance, part.blocks)
     hidden = np.zeros((*part.mean.shape, n_bins))
     hidden[:, :n_bins] = root
     return target, hidden
@@ -385,108 +486,3 @@ def used_statistics(problem: Problem) -> BoolArray:
     if problem.means is not None:
         used = np.column_stack([used, np.isfinite(problem.means.mean)])
     return used
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def score_blocks(  # type: ignore[no-untyped-def]
-    covariance, derivative, shift, root, residual, reference, used, variance
-):
-    """Score some blocks, with S_b⁻¹ = Wᵀ W by its Cholesky factor.
-
-    Parameters
-    ----------
-    covariance : (B, L, L)
-    derivative, shift, root : (B, L, p), (B, L), (B, L, h)
-        D_b, e_b, and the root of the variance of what is hidden.
-    residual : (B, L)
-    reference : (B,)
-        The statistic left out of each block, -1 for none.
-    used : (B, L) bool
-    variance : float
-        Of block effects.
-
-    Returns
-    -------
-    information, lost : (p, p)
-        Σ D_bᵀ S_b⁻¹ D_b without block effects, and what hidden counts take of it.
-    scores, along : (B, p)
-        D_bᵀ S_b⁻¹ r_b without block effects, and D_bᵀ S_b⁻¹ e_b.
-    each : (5, B)
-        r_bᵀ S_b⁻¹ r_b and its expectation (statistics with information, less what is hidden),
-        e_bᵀ S_b⁻¹ r_b, e_bᵀ S_b⁻¹ e_b, and how much of that is lost.
-    """
-    n_blocks, size, p = derivative.shape
-    h = root.shape[2]
-    information, lost = np.zeros((p, p)), np.zeros((p, p))
-    scores, along, each = np.zeros((n_blocks, p)), np.zeros((n_blocks, p)), np.zeros((5, n_blocks))
-    factor, inverse = np.zeros((size, size)), np.zeros(size)
-    batch = max(1, _BATCH // size)  # blocks whose cross-products are left to BLAS at a time
-    batched, filled = np.zeros((batch * size, p)), 0
-    white, by_hidden = np.zeros((size, p + 1 + h + 1)), np.zeros((p + 1, h))
-    for b in range(n_blocks):
-        for k in range(size):  # [D, e, root, r]
-            keep = 1.0 if k != reference[b] and used[b, k] else 0.0
-            for i in range(p):
-                white[k, i] = keep * derivative[b, k, i]
-            white[k, p], white[k, p + 1 + h] = keep * shift[b, k], keep * residual[b, k]
-            for i in range(h):
-                white[k, p + 1 + i] = keep * root[b, k, i]
-        each[1, b] = _whiten(covariance[b], reference[b], used[b], factor, inverse, white)
-        for k in range(size):
-            e, r = white[k, p], white[k, p + 1 + h]
-            for i in range(p):
-                batched[filled + k, i] = white[k, i]
-                scores[b, i] += white[k, i] * r
-                along[b, i] += white[k, i] * e
-            each[0, b] += r * r
-            each[2, b] += e * r
-            each[3, b] += e * e
-            for i in range(h):
-                each[1, b] -= white[k, p + 1 + i] ** 2
-        filled += size
-        if filled == batch * size or b == n_blocks - 1:
-            information += np.dot(batched[:filled].T, batched[:filled])
-            filled = 0
-        if h > 0:
-            share = variance / (1 + variance * each[3, b])
-            np.dot(white[:, : p + 1].copy().T, white[:, p + 1 : p + 1 + h].copy(), by_hidden)
-            for i in range(h):
-                each[4, b] += by_hidden[p, i] ** 2
-                for j in range(p):
-                    by_hidden[j, i] -= share * along[b, j] * by_hidden[p, i]
-            lost += np.dot(by_hidden[:p], by_hidden[:p].T)
-    return information, lost, scores, along, each
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _whiten(covariance, reference, used, factor, inverse, white):  # type: ignore[no-untyped-def]
-    """Multiply ``white`` by the inverse Cholesky factor of a covariance, in place.
-
-    Rows of statistics that are not used, and of the one left out as ``reference``, stay zeros.
-    Returns Σ 1 - jitter/pivot²: the number of statistics with information.
-    """
-    size, width = white.shape
-    df = 0.0
-    for k in range(size):
-        left_out = k == reference or not used[k]
-        for j in range(k):
-            entry = 0.0
-            if not (left_out or j == reference or not used[j]):
-                entry = covariance[k, j]
-                for i in range(j):
-                    entry -= factor[k, i] * factor[j, i]
-                entry *= inverse[j]
-                for i in range(width):
-                    white[k, i] -= entry * white[j, i]
-            factor[k, j] = entry
-        if left_out:
-            continue
-        pivot = covariance[k, k] + JITTER
-        for i in range(k):
-            pivot -= factor[k, i] * factor[k, i]
-        pivot = max(pivot, JITTER)
-        inverse[k] = 1.0 / np.sqrt(pivot)
-        for i in range(width):
-            white[k, i] *= inverse[k]
-        df += 1.0 - JITTER / pivot
-    return df

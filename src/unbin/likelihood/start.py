@@ -8,7 +8,7 @@ no start and no pass over people.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -154,22 +154,25 @@ def _reach(eta: FloatArray) -> float:
     return max(1.0, float(np.abs(eta).max(initial=0.0)))
 
 
-def starting_point(problem: Problem, middle: FloatArray | None = None) -> FloatArray:
+def problem_targets(problem: Problem) -> BlockTargets:
+    """Read each block's mean and variance off all that was published of it."""
+    means = None if problem.means is None else problem.means.mean
+    if problem.order is None:
+        return block_targets(problem.counts, means)
+    targets = block_targets(problem.counts, means, problem.order.middle())
+    known = np.isfinite(targets.variance)
+    return replace(targets, variance=np.where(known, targets.variance, problem.order.variance()))
+
+
+def starting_point(problem: Problem) -> FloatArray:
     """Return free parameters to start from.
 
     Slopes come from block-means regression; the scale from the variance within blocks that those
     slopes leave unexplained, or from the residuals of the block means where there is no table.
-
-    Parameters
-    ----------
-    problem : Problem
-    middle : (B,), optional
-        A published value near the median of each block.
     """
     if problem.family.free_shape:
         return null_point(problem)
-    means = None if problem.means is None else problem.means.mean
-    targets = block_targets(problem.counts, means, middle)
+    targets = problem_targets(problem)
     family, known = problem.family, targets.known
     people = problem.counts.n[known].astype(float)
     pooled = float(people @ targets.mean[known] / people.sum())
@@ -194,8 +197,7 @@ def null_point(problem: Problem) -> FloatArray:
         pooled_counts = problem.counts.count[problem.counts.known].sum(axis=0)
         share = np.cumsum(pooled_counts)[:-1] / pooled_counts.sum()
         return problem.coordinates.join(theta, problem.family.start_thresholds(share))
-    means = None if problem.means is None else problem.means.mean
-    targets = block_targets(problem.counts, means)
+    targets = problem_targets(problem)
     people = problem.counts.n[targets.known].astype(float)
     pooled = float(people @ targets.mean[targets.known] / people.sum())
     if problem.design.fit_intercept:

@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from unbin._blocks import first_rows, last_rows
 from unbin._typing import BoolArray, FloatArray, IntArray
@@ -114,14 +115,32 @@ def _shared_counts(
 
 
 def looks_counted(release: Release) -> bool:
-    """Tell whether targets look like counts of something: whole edges, none below 0, few above."""
+    """Tell whether targets look like counts of something: whole numbers from 0 on, few above."""
     table = release.histogram
     edges = np.concatenate([table.lower, table.upper])
     edges = edges[np.isfinite(edges)]
-    whole = len(edges) > 0 and tables.holds_integers(table)
+    if not len(edges) or not tables.holds_integers(table):
+        return False
+    low, high = tables.integer_edges(table)
+    whole = (low <= high) | (table.count == 0)
     return bool(
-        whole and lowest_end(release) >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED
+        whole.all() and lowest_end(release) >= 0 and np.abs(edges).max(initial=0.0) <= _MOST_COUNTED
     )
+
+
+def holds_zero_one(release: Release) -> bool:
+    """Tell whether every bin with people holds 0 or 1 and no other whole number.
+
+    So do (-0.5, 0.5] and (0.5, 1.5], and points at 0 and 1. A bin without an end may hold any
+    count.
+    """
+    table = release.histogram
+    if not len(table.count) or not tables.holds_integers(table):
+        return False
+    low, high = tables.integer_edges(table)
+    one = (low == high) & ((low == 0) | (low == 1))
+    values = release.order_statistics.value
+    return bool(one[table.count > 0].all() and np.isin(values, (0.0, 1.0)).all())
 
 
 def lowest_end(release: Release) -> float:
@@ -325,13 +344,19 @@ class PublishedOrder:
     value : (B, J)
         Increasing within a block; -inf in padding.
     rank : (B, J)
-        1 is the smallest; the mean rank of equal values. 0 in padding.
+        1 is the smallest; 0 in padding. Of equal real values, which are rounded, the mean rank.
     n : (B,)
+    lowest, highest : (B, J) bool
+        Whether the value bounds where the block lies from below, and from above. Of equal integers
+        the first does and the last does, an end of the domain does not; what neither does is left
+        out.
     """
 
     value: FloatArray
     rank: FloatArray
     n: IntArray
+    lowest: BoolArray
+    highest: BoolArray
 
     @property
     def valid(self) -> BoolArray:
@@ -343,14 +368,41 @@ class PublishedOrder:
         """Blocks with order statistics."""
         return np.asarray(self.valid.any(axis=1))
 
+    @property
+    def single(self) -> bool:
+        """Whether no block has two of them, which would tell how far people lie apart."""
+        return bool(((self.lowest | self.highest).sum(axis=1) <= 1).all())
+
+    def take(self, blocks: slice) -> PublishedOrder:
+        """Return those of some blocks."""
+        return PublishedOrder(
+            self.value[blocks],
+            self.rank[blocks],
+            self.n[blocks],
+            self.lowest[blocks],
+            self.highest[blocks],
+        )
+
     def middle(self) -> FloatArray:
         """Return the value nearest to each block's median; NaN where there is none."""
         away = np.where(self.valid, np.abs(self.rank / (self.n[:, None] + 1) - 0.5), np.inf)
         chosen = self.value[np.arange(len(self.n)), away.argmin(axis=1)]
         return np.where(self.known, chosen, np.nan)
 
+    def variance(self) -> FloatArray:
+        """Return the variance of normal values as far apart as the outermost; NaN without two."""
+        share = np.where(self.valid, self.rank - 0.5, 0.5) / self.n[:, None]
+        at = ndtri(np.clip(share, 1e-6, 1 - 1e-6))
+        block, last = np.arange(len(self.n)), np.maximum(self.valid.sum(axis=1) - 1, 0)
+        apart = at[block, last] - at[:, 0]
+        told = apart > 0
+        width = np.where(told, self.value[block, last], 0.0) - np.where(told, self.value[:, 0], 0.0)
+        return np.where(told, (width / np.where(told, apart, 1.0)) ** 2, np.nan)
 
-def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder | None:
+
+def published_order(
+    release: Release, counts: PublishedCounts, domain: Interval
+) -> PublishedOrder | None:
     """Lay out the order statistics that the counts do not imply already; None without any."""
     order, n = release.order_statistics, release.n
     told = full_lists(release) | (counts.valid().sum(axis=1) >= 3)
@@ -360,11 +412,24 @@ def published_order(release: Release, counts: PublishedCounts) -> PublishedOrder
     block = np.repeat(np.arange(len(n)), np.diff(order.start))[used]
     value, rank = order.value[used], order.rank[used].astype(float)
     new = np.concatenate([[True], (np.diff(block) > 0) | (np.diff(value) > 0)])
-    group = np.cumsum(new) - 1
-    rank = np.bincount(group, rank) / np.bincount(group)
-    block, value = block[new], value[new]
+    last = np.append(new[1:], True)
+    if domain.integer:
+        new, last = new & (value > domain.low), last & (value < domain.high)
+        keep = new | last
+    else:
+        group = np.cumsum(new) - 1
+        rank = (np.bincount(group, rank) / np.bincount(group))[group]
+        keep, last = new, new
+    block, value, rank, new, last = (each[keep] for each in (block, value, rank, new, last))
     place = np.arange(len(block)) - np.searchsorted(block, block)
-    width = int(place.max()) + 1
-    values, ranks = np.full((len(n), width), -np.inf), np.zeros((len(n), width))
-    values[block, place], ranks[block, place] = value, rank
-    return PublishedOrder(values, ranks, n)
+    shape = len(n), int(place.max()) + 1
+    laid_out = PublishedOrder(
+        np.full(shape, -np.inf),
+        np.zeros(shape),
+        n,
+        np.zeros(shape, dtype=bool),
+        np.zeros(shape, dtype=bool),
+    )
+    laid_out.value[block, place], laid_out.rank[block, place] = value, rank
+    laid_out.lowest[block, place], laid_out.highest[block, place] = new, last
+    return laid_out

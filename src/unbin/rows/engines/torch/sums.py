@@ -88,7 +88,7 @@ def moment_tensors(
 
     def sums(tiles: slice) -> Tensor:
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.weighed(tiles)
-        points = law.points(eta)
+        points = law.points(eta, blocks)
         models = [bins.at(each, blocks) for each in points]
         stack = law.average([model.stack for model in models])
         q = stack[0]
