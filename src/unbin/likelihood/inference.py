@@ -32,7 +32,7 @@ from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
-from unbin.likelihood.specification import Specification, locate, specify
+from unbin.likelihood.specification import Specification, locate, specify, testable
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -223,13 +223,13 @@ def infer(
         information, scores = composite.information, composite.block_scores
     meat = information if sums.sampled is None else information + sums.sampled
     found = None
-    whole = not (problem.design.scores_blocks or problem.design.sampled)
-    if result.status is Status.CONVERGED and whole:
-        found = specify(problem, free, information, penalty, n_features=n_features)
+    exact = scores if result.status is Status.EXACT else None
+    if result.status in (Status.CONVERGED, Status.EXACT) and testable(problem):
+        found = specify(problem, free, information, penalty, n_features=n_features, exact=exact)
         scores = found.scores
     cov, df_residual = covariance(
         information, penalty, scores, problem.n_fitted, ratio=left / expected if expected > 0 else 1.0,
-        meat=meat, leveraged=found is not None,
+        meat=meat, leveraged=found is not None and exact is None,
     )  # fmt: skip
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)

@@ -114,7 +114,7 @@ class Specification:
     extensions : tuple of Extension
     context : Test
     scores : (B, p)
-        With leverage, for CR3.
+        With leverage, for CR3; of an exact likelihood as they are.
     """
 
     shape: Test
@@ -133,8 +133,9 @@ def specify(
     penalty: FloatArray,
     *,
     n_features: int | None = None,
+    exact: FloatArray | None = None,
 ) -> Specification:
-    """Test the specification of a fit at its root ``free``.
+    """Test the specification of a fit at its root ``free``, or near it.
 
     Parameters
     ----------
@@ -144,6 +145,9 @@ def specify(
         J, without the ridge.
     n_features : int, optional
         Slopes after these are contextual, and not extended.
+    exact : (B, p), optional
+        Scores of the blocks whose root ``free`` is, with this information, where they are not the
+        quasi-scores.
     """
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
     values, extends = bin_values(problem), extended_features(problem, n_features)
@@ -154,16 +158,19 @@ def specify(
         said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
         added = _extension_columns(problem, blocks, squares, scales, extends)
         here = used[blocks] & (np.arange(used.shape[1]) != reference[blocks, None])
-        return _check(problem, said, values[blocks], added, here, used[blocks], bread)
+        return _check(problem, said, blocks, values[blocks], added, here, used[blocks], bread)
 
     parts = list(problem.design.by_block(check_sums, Law.of(problem), free, then=check))
     whole = _Part.joined(parts)
     weights = _nuisance_weights(problem, whole)
     location = _Location.of(problem, whole, weights, penalty)
-    score = location.scores.sum(axis=0) - penalty * free
-    shift = location.bread @ score
-    slopes = slopes_of(problem)
-    influence = whole.scores @ bread.T - location.scores @ location.bread.T
+    slopes, full = slopes_of(problem), whole.scores if exact is None else exact
+    influence = location.scores @ location.bread.T - full @ bread.T
+    shift = influence.sum(axis=0) - (location.bread - bread) @ (penalty * free)
+    quasi, quasi_bread = information, bread
+    if exact is not None:
+        quasi = whole.informed
+        quasi_bread = solve_scaled(quasi + np.diag(penalty), np.eye(len(free)))
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
     tested = slice(slopes.start, slopes.start + n_slopes)
     return Specification(
@@ -171,9 +178,9 @@ def specify(
         share=_share(bread @ information @ bread, location.model, slopes),
         location_shift=shift,
         location_covariance=_location_covariance(location, whole.tells, len(free)),
-        extensions=_extensions(whole, information, bread, extends, slopes),
-        context=_context(problem, whole, bread, n_slopes),
-        scores=whole.leveraged,
+        extensions=_extensions(whole, quasi, quasi_bread, extends, slopes),
+        context=_context(problem, whole, quasi_bread, n_slopes),
+        scores=whole.leveraged if exact is None else exact,
     )
 
 
@@ -198,6 +205,14 @@ def locate(
         free = free + found.location_shift * min(1.0, _LONGEST_STEP / length)
         found = specify(problem, free, information, penalty)
     return free, found, False
+
+
+def testable(problem: Problem) -> bool:
+    """Tell whether a pass over the rows can be made that tests the specification.
+
+    Not yet of order statistics, of rows that are a sample, nor where blocks are scored by a device.
+    """
+    return not (problem.design.scores_blocks or problem.design.sampled or problem.order is not None)
 
 
 def bin_values(problem: Problem) -> FloatArray:
@@ -314,8 +329,8 @@ class _Part:
         e_bᵀ Σ⁻¹ r_b, e_bᵀ Σ⁻¹ e_b and e_bᵀ Σ⁻¹ D_b.
     tells : (b,) bool
         Blocks with information.
-    crossed, squared : (k, p), (k, k)
-        Σ Z_bᵀ Σ⁻¹ D_b and Σ Z_bᵀ Σ⁻¹ Z_b.
+    informed, crossed, squared : (p, p), (k, p), (k, k)
+        Σ D_bᵀ Σ⁻¹ D_b, Σ Z_bᵀ Σ⁻¹ D_b and Σ Z_bᵀ Σ⁻¹ Z_b.
     slope, square, side : (p, p), (p, p), (p, L)
         Σ (sᵀD)ᵀ sᵀPD/v, Σ (sᵀD)ᵀ sᵀD/v and Σ (sᵀD)ᵀ sᵀΣ/v.
     covariance, derivative, kept : (L, L), (L, p), (L, p)
@@ -331,6 +346,7 @@ class _Part:
     held: FloatArray
     along: FloatArray
     tells: BoolArray
+    informed: FloatArray
     crossed: FloatArray
     squared: FloatArray
     slope: FloatArray
@@ -344,7 +360,7 @@ class _Part:
     def joined(cls, parts: Iterable[_Part]) -> _Part:
         """Put the blocks of all parts side by side, and add up the rest."""
         names, found = cls.__slots__, list(parts)
-        split = names.index("crossed")
+        split = names.index("informed")
         each = {name: [getattr(part, name) for part in found] for name in names}
         blocks = {name: np.concatenate(each[name]) for name in names[:split]}
         return cls(**blocks, **{name: reduce(np.add, each[name]) for name in names[split:]})
@@ -353,6 +369,7 @@ class _Part:
 def _check(
     problem: Problem,
     said: Evidence,
+    blocks: slice,
     values: FloatArray,
     added: FloatArray,
     here: BoolArray,
@@ -368,8 +385,11 @@ def _check(
     sigma = said.covariance + problem.block_variance * said.shift[:, :, None] * said.shift[:, None]
     masked = sigma * (here[:, :, None] & here[:, None, :]) + JITTER * np.eye(sigma.shape[1])
     root = np.linalg.inv(np.linalg.cholesky(masked)) * here[:, :, None] * here[:, None, :]
-    white, white_r = root @ d, (root @ r[:, :, None])[:, :, 0]
     white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
+    white, white_r = root @ d, (root @ r[:, :, None])[:, :, 0]
+    if problem.effects is not None:
+        moved = _instruments(problem.effects.along[blocks], white, white_e)
+        d, white = d + said.shift[:, :, None] * moved, white + white_e[:, :, None] * moved
     kept = d
     if said.hidden.shape[2]:
         hidden = root @ (said.hidden * used[:, :, None])
@@ -396,6 +416,7 @@ def _check(
         held=(white_e**2).sum(axis=1),
         along=(white * white_e[:, :, None]).sum(axis=1),
         tells=(white**2).sum(axis=(1, 2)) > 0,
+        informed=flat.T @ flat,
         crossed=flat_z.T @ flat,
         squared=flat_z.T @ flat_z,
         slope=weighed.T @ by_kept,
@@ -405,6 +426,16 @@ def _check(
         derivative=d[known].sum(axis=0),
         kept=kept[known].sum(axis=0),
     )
+
+
+def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:
+    """Return what is added to D_b along e_b where blocks are weighed as if not looked at, (b, 1, p).
+
+    The score with D_b + e_b aᵀ is that of :func:`unbin.likelihood.quasi_score.score_sums`.
+    """
+    held = (white_e**2).sum(axis=1)[:, None]
+    own = (white * white_e[:, :, None]).sum(axis=1) / np.where(held > 0, held, 1.0)
+    return np.where(held > 0, along - own, 0.0)[:, None, :]
 
 
 def _nuisance_weights(problem: Problem, whole: _Part) -> FloatArray:
