@@ -117,8 +117,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         itself (gaussian family).
     robust : bool
         Estimate from the levels of the blocks' tables alone, not from the shape of their
-        histograms: slopes stay right where the shape of the family is wrong, at standard errors 0 to
-        larger (likelihood, one table).
+        histograms: slopes stay right where the shape of the family is wrong, at standard errors
+        0 to 50 % larger (likelihood, one table).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.

@@ -132,7 +132,7 @@ def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
 
     All rows and edges share them, so that no term needs a division.
     """
-    step = 1.0 / (shape + np.arange(min(MAX_TERMS, _STEPS + int(2 * shape))))
+    step = 1.0 / (shape + np.arange(float(min(MAX_TERMS, _STEPS + int(2 * shape)))))
     return step, np.cumsum(step)
 
 

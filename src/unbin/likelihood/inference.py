@@ -228,9 +228,14 @@ def infer(
         found = specify(problem, free, information, penalty, n_features=n_features, exact=exact)
         scores = found.scores
     cov, df_residual = covariance(
-        information, penalty, scores, problem.n_fitted, ratio=left / expected if expected > 0 else 1.0,
-        meat=meat, leveraged=found is not None and exact is None,
-    )  # fmt: skip
+        information,
+        penalty,
+        scores,
+        problem.n_fitted,
+        ratio=left / expected if expected > 0 else 1.0,
+        meat=meat,
+        leveraged=found is not None and exact is None,
+    )
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)

@@ -429,7 +429,7 @@ def _check(
 
 
 def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:
-    """Return what is added to D_b along e_b where blocks are weighed as if not looked at, (b, 1, p).
+    """Return what is added to D_b along e_b to weigh blocks as if not looked at, (b, 1, p).
 
     The score with D_b + e_b aᵀ is that of :func:`unbin.likelihood.quasi_score.score_sums`.
     """

@@ -167,7 +167,7 @@ def _without_information(information: FloatArray) -> BoolArray:
     scaled = information[np.ix_(told, told)] / np.outer(size[told], size[told])
     values, vectors = np.linalg.eigh(scaled)
     loading = (vectors[:, values < _SMALLEST_EIGENVALUE] ** 2).max(axis=1, initial=0.0)
-    found = ~told
+    found = np.asarray(~told)
     found[told] = loading > _LOADING
     return found
 
