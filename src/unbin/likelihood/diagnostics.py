@@ -241,6 +241,8 @@ def contextual_test(design: Design, fit: LikelihoodFit, d: int) -> Test | None:
     context = slice(int(design.fit_intercept) + d, design.n_parameters)
     if context.start == context.stop:
         return None
+    if fit.context is not None and np.isfinite(fit.context.p_value):
+        return fit.context
     found = wald_test(fit.theta[context], fit.covariance[context, context])
     return Test(found.statistic, found.df, np.inf, found.p_value)
 

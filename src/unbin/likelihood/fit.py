@@ -19,6 +19,7 @@ from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
+from unbin.likelihood.specification import UNTESTED, Test, slopes_of, specify, testable
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import published_order
 from unbin.release import Release
@@ -108,7 +109,36 @@ def fit_likelihood(
     found = infer(problem, result, penalty, n_features=n_features)
     if robust and found.specification is not None:
         found = at_location(problem, found, result.free, penalty)
+    if n_features is not None and n_features < len(design.scale) and testable(problem):
+        context = _test_context(problem, result, penalty, n_features, tol, max_iter)
+        found = replace(found, context=context)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
+
+
+def _test_context(
+    problem: Problem,
+    result: ScoringResult,
+    penalty: FloatArray,
+    n_features: int,
+    tol: float,
+    max_iter: int,
+) -> Test:
+    """Test contextual effects, slopes after the first ``n_features``, by the score without them.
+
+    Wald's test of a fit that has them rejects several times too often.
+    """
+    slopes = slopes_of(problem)
+    context = slice(slopes.start + n_features, slopes.stop)
+    held, free = penalty.copy(), result.free.copy()
+    held[context], free[context] = _HELD * problem.n_people, 0.0
+    null = replace(problem, block_variance=0.0, effects=None)
+    reached = solve(null, free, held, tol, max_iter)
+    if reached.status is Status.CONVERGED:
+        null, reached = solve_with_effects(null, reached, held, tol, max_iter)
+    if reached.status is not Status.CONVERGED:
+        return UNTESTED
+    at = reached.free, reached.sums.information, held
+    return specify(null, *at, n_features=n_features).context
 
 
 def _solve_levels(

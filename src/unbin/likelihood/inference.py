@@ -32,7 +32,7 @@ from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
-from unbin.likelihood.specification import Specification, locate, specify, testable
+from unbin.likelihood.specification import Specification, Test, locate, specify, testable
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -90,7 +90,9 @@ class LikelihoodFit:
     df_residual : float
         Degrees of freedom of intervals; infinite where the covariance is the model's.
     specification : Specification or None
-        Tests of the specification; None where there is nothing to test, or several tables.
+        Tests of the specification; None where there is nothing to test.
+    context : Test or None
+        That contextual effects, which were fitted, are 0.
     location : LocationFit or None
         The root of the location score beside the full one.
     robust : bool
@@ -121,6 +123,7 @@ class LikelihoodFit:
     known: FloatArray | None = None
     df_residual: float = float("inf")
     specification: Specification | None = None
+    context: Test | None = None
     location: LocationFit | None = None
     robust: bool = False
 
@@ -264,11 +267,11 @@ def infer(
         means=None if problem.means is None else problem.means.mean,
         df_residual=df_residual,
         specification=found,
-        location=None if found is None else _location(problem, free, found),
+        location=None if found is None else location_fit(problem, free, found),
     )
 
 
-def _location(problem: Problem, free: FloatArray, found: Specification) -> LocationFit:
+def location_fit(problem: Problem, free: FloatArray, found: Specification) -> LocationFit:
     """Return the one-step location root, nuisance parameters as thresholds and the like."""
     moved = free + found.location_shift
     jacobian = problem.coordinates.jacobian(moved)

@@ -24,7 +24,7 @@ from unbin.likelihood.counts import PublishedCounts, merge_unlikely
 from unbin.likelihood.effects import Pulls, average_effect, effects_misfit
 from unbin.likelihood.fit import SINGULAR, hold_slopes
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.inference import LikelihoodFit
+from unbin.likelihood.inference import LikelihoodFit, location_fit
 from unbin.likelihood.joint import (
     JointProblem,
     JointSums,
@@ -33,12 +33,14 @@ from unbin.likelihood.joint import (
     make_joint,
     shared_covariance,
 )
+from unbin.likelihood.joint_specification import can_test, location_weights, specify_joint
 from unbin.likelihood.joint_start import Start
 from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.means import log_misfit, solve_dispersion
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
+from unbin.likelihood.specification import slopes_of
 from unbin.likelihood.start import step_scale
 from unbin.likelihood.statistics import looks_counted
 from unbin.release import Release
@@ -316,9 +318,17 @@ def _taken_by_tables(sums: JointSums, meat: FloatArray) -> float:
 def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) -> LikelihoodFit:
     """Add the uncertainty, and turn free parameters into theta and nuisance parameters."""
     free, sums, first = result.free, result.sums, problem.first
-    by_people, by_effects = score_variance(problem, sums, free)
+    p, located = len(free), None
+    if result.status is Status.CONVERGED and can_test(problem):
+        located = location_weights(problem, sums)
+    by_people, by_effects = score_variance(problem, sums, free, located)
+    found = None
+    if located is not None:
+        both = by_people + by_effects
+        found = specify_joint(problem, sums, free, penalty, located, both)
+    by_people, by_effects = by_people[:p, :p], by_effects[:p, :p]
     meat = by_people + by_effects
-    unit = np.eye(len(free))
+    unit = np.eye(p)
     bread = solve_scaled(sums.information + np.diag(penalty), unit)
     bare = solve_scaled(sums.information, unit)
     theta, nuisance = first.coordinates.split(free)
@@ -350,9 +360,10 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         n_blocks=sum(informed),
         means=_means(problem),
         known=None if sums.known is None else back.T @ sums.known.information @ back,
+        specification=found,
+        location=None if found is None else location_fit(first, free, found),
     )
-    shift = int(first.design.fit_intercept) - first.coordinates.fixed_intercept
-    slopes = slice(shift, first.coordinates.n_slopes)
+    slopes = slopes_of(first)
     total = np.maximum(np.diag(bare)[slopes], 1e-300)
 
     def share(information: FloatArray) -> FloatArray:
@@ -372,6 +383,8 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
             n_blocks=informed[t],
             means=None if table.means is None else table.means.mean,
             share=share(own.information),
+            specification=None,
+            location=None,
         )
         for t, (table, own) in enumerate(pairs)
     )

@@ -24,6 +24,7 @@ out, and is added too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -81,29 +82,36 @@ class Weights:
 
 
 def score_variance(
-    problem: JointProblem, sums: JointSums, free: FloatArray
+    problem: JointProblem,
+    sums: JointSums,
+    free: FloatArray,
+    beside: Sequence[FloatArray] | None = None,
 ) -> tuple[FloatArray, FloatArray]:
     """Return M, the variance of the added quasi-scores, in two parts; ``sums`` are at ``free``.
 
     That of people and of noise, and that of random intercepts. Where counts are hidden in one
     direction nearly altogether, both H and M hold what is spared of the information there: their
     H⁻¹ M H⁻¹ is then large, as it should be.
+
+    With weights ``beside`` those of the quasi-scores, (B, L, q) of each table, M is that of both
+    scores, (p + q, p + q); for tables alone, of everybody.
     """
-    tables = problem.tables
-    stacked, level, noise = [], [], np.zeros((len(free), len(free)))
-    for table, part in zip(tables, sums.moments, strict=True):
-        weight, own = _weights(table, part)
+    tables, p = problem.tables, len(free)
+    size = p if beside is None else p + beside[0].shape[2]
+    stacked, level, noise = [], [], np.zeros((size, size))
+    for t, (table, part) in enumerate(zip(tables, sums.moments, strict=True)):
+        weight, own = _weights(table, part, None if beside is None else beside[t])
         noise += own
         if table.factor is not None:
             weight *= table.factor[:, None, None]
         average = part.mean / table.counts.n[:, None]
         level.append(np.einsum("bl,blp->bp", average, weight))
-        stacked.append(weight.reshape(-1, len(free)))
-    size = np.array([table.n_statistics for table in tables])
+        stacked.append(weight.reshape(-1, size))
+    statistics = np.array([table.n_statistics for table in tables])
     weights = Weights(
         np.concatenate(stacked),
         np.cumsum([0, *(len(each) for each in stacked[:-1])]),
-        size,
+        statistics,
         tuple(table.counts.cuts() for table in tables),
         np.array([table.means is not None for table in tables]),
         np.array([table.block_variance for table in tables]),
@@ -122,13 +130,17 @@ def score_variance(
             effects += table.block_variance * along[code < 0].T @ own[code < 0]
     for table, pull in zip(tables, pulls, strict=True):
         effects += table.block_variance * pull.T @ pull
-    return np.asarray(meat + noise + sums.spared), effects
+    noise[:p, :p] += sums.spared
+    return np.asarray(meat + noise), effects
 
 
-def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray]:
+def _weights(
+    table: Problem, part: BlockMoments, beside: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
     """Return P_gᵀ W_g of each block, (B, L, p), and the variance of the score by the table's noise.
 
-    W_g = (S_g + τ² e eᵀ)⁻¹ D_g, 0 for what was not published and for the bin left out.
+    W_g = (S_g + τ² e eᵀ)⁻¹ D_g, 0 for what was not published and for the bin left out; other
+    weights follow.
     """
     said = evidence(table, replace(part, covariance=part.covariance.copy()))
     size = table.n_statistics
@@ -136,6 +148,8 @@ def _weights(table: Problem, part: BlockMoments) -> tuple[FloatArray, FloatArray
     s = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
     s = s * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(size)
     weight = np.linalg.solve(s, said.derivative * used[:, :, None])
+    if beside is not None:
+        weight = np.concatenate([weight, beside], axis=2)
     bins = weight[:, : table.counts.n_bins].reshape(-1, weight.shape[2])
     noise = table.noise_sd**2 * bins.T @ bins
     if said.hidden.shape[2]:
@@ -157,7 +171,7 @@ def meat_sums(
     Of the first what the intercepts contribute to a person alone is left out.
     """
     theta, nuisance = law.coordinates.split(free)
-    p, partitions = len(free), partitions_of(rows)
+    p, partitions = weights.stacked.shape[1], partitions_of(rows)
     meat = np.zeros((p, p))
     pulls = [
         np.zeros((len(blocks) if pulled else 0, p))

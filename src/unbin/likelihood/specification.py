@@ -113,17 +113,17 @@ class Specification:
         By blocks.
     extensions : tuple of Extension
     context : Test
-    scores : (B, p)
-        With leverage, for CR3; of an exact likelihood as they are.
+    scores : (B, p) or None
+        With leverage, for CR3; of an exact likelihood as they are; None of several tables.
     """
 
     shape: Test
     share: FloatArray
     location_shift: FloatArray
     location_covariance: FloatArray
-    extensions: tuple[Extension, ...]
-    context: Test
-    scores: FloatArray
+    extensions: tuple[Extension, ...] = ()
+    context: Test = UNTESTED
+    scores: FloatArray | None = None
 
 
 def specify(
@@ -175,7 +175,7 @@ def specify(
     tested = slice(slopes.start, slopes.start + n_slopes)
     return Specification(
         shape=_by_blocks(shift[tested], influence[:, tested], whole.tells, len(free)),
-        share=_share(bread @ information @ bread, location.model, slopes),
+        share=share_of_shape(bread @ information @ bread, location.model, slopes),
         location_shift=shift,
         location_covariance=_location_covariance(location, whole.tells, len(free)),
         extensions=_extensions(whole, quasi, quasi_bread, extends, slopes),
@@ -495,7 +495,7 @@ def _by_blocks(shift: FloatArray, influence: FloatArray, tells: BoolArray, n_fit
     return Test(statistic, rank, df, float(fdtrc(rank, df, statistic)))
 
 
-def _share(full: FloatArray, location: FloatArray, slopes: slice) -> FloatArray:
+def share_of_shape(full: FloatArray, location: FloatArray, slopes: slice) -> FloatArray:
     """Return 1 - V_full/V_location of each slope."""
     ours, theirs = np.diag(full)[slopes], np.diag(location)[slopes]
     ok = (theirs > 0) & (ours > 0)

@@ -1,0 +1,115 @@
+"""The shape test of a fit to several tables: whether levels alone tell the same slopes.
+
+The location score of :mod:`unbin.likelihood.specification` is added over the tables. Their blocks
+hold the same people, so that the variance of its root less the full one is not a sum over blocks:
+it is that of both scores beside each other (:mod:`unbin.likelihood.joint_variance`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import chdtrc
+
+from unbin._linalg import JITTER, inverse_form, solve_scaled
+from unbin._typing import FloatArray
+from unbin.likelihood.joint import JointProblem, JointSums
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
+from unbin.likelihood.specification import (
+    UNTESTED,
+    Specification,
+    Test,
+    bin_values,
+    share_of_shape,
+    slopes_of,
+)
+
+
+def can_test(problem: JointProblem) -> bool:
+    """Tell whether levels can be set against shapes: not beside known people, nor in a sample."""
+    return problem.known is None and not problem.first.design.sampled
+
+
+def location_weights(problem: JointProblem, sums: JointSums) -> tuple[FloatArray, ...]:
+    """Return the weights of the location score, (B, L, p) of each table."""
+    return tuple(_weights(table, own) for table, own in _said(problem, sums))
+
+
+def specify_joint(
+    problem: JointProblem,
+    sums: JointSums,
+    free: FloatArray,
+    penalty: FloatArray,
+    weights: Sequence[FloatArray],
+    meat: FloatArray,
+) -> Specification:
+    """Test the specification of a fit to several tables at its root ``free``.
+
+    Parameters
+    ----------
+    problem : JointProblem
+    sums : JointSums
+    free, penalty : (p,)
+    weights : sequence of (B, L, p)
+        ``location_weights``.
+    meat : (2 p, 2 p)
+        Variance of the full score and of the location score.
+    """
+    p, slopes = len(free), slopes_of(problem.first)
+    bread = solve_scaled(sums.information + np.diag(penalty), np.eye(p))
+    score, slope = np.zeros(p), np.zeros((p, p))
+    for (table, own), weight in zip(_said(problem, sums), weights, strict=True):
+        used = used_statistics(table)
+        score += np.einsum("blp,bl->p", weight, own.residual * used)
+        slope += np.einsum("blp,blq->pq", weight, _kept(table, own))
+    back = np.linalg.pinv(slope + np.diag(penalty))
+    shift = back @ (score - penalty * free)
+    full, cross, location = meat[:p, :p], meat[p:, :p], meat[p:, p:]
+    full, cross, location = bread @ full @ bread, back @ cross @ bread, back @ location @ back.T
+    apart = location - cross - cross.T + full
+    square, rank = inverse_form(shift[slopes], apart[slopes, slopes])
+    test = Test(square, rank, np.inf, float(chdtrc(rank, square))) if rank else UNTESTED
+    return Specification(
+        shape=test,
+        share=share_of_shape(full, location, slopes),
+        location_shift=shift,
+        location_covariance=location,
+    )
+
+
+def _said(problem: JointProblem, sums: JointSums) -> list[tuple[Problem, Evidence]]:
+    pairs = zip(problem.tables, sums.moments, strict=True)
+    return [(t, evidence(t, replace(part, covariance=part.covariance.copy()))) for t, part in pairs]
+
+
+def _kept(table: Problem, said: Evidence) -> FloatArray:
+    """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
+    if not said.hidden.shape[2]:
+        return np.asarray(said.derivative)
+    size = table.n_statistics
+    used = used_statistics(table) & (np.arange(size) != reference_bins(table)[:, None])
+    sigma = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
+    sigma = sigma * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(size)
+    root = said.hidden * used[:, :, None]
+    told = np.linalg.solve(sigma, said.derivative * used[:, :, None])
+    return np.asarray(said.derivative - said.hidden @ (root.swapaxes(1, 2) @ told))
+
+
+def _weights(table: Problem, said: Evidence) -> FloatArray:
+    """Return s (sᵀ D_b)/v_b, and for nuisance parameters (Σ S_b)⁻¹ (Σ D_b) of the table."""
+    n, values = table.coordinates.n_slopes, bin_values(table)
+    used = used_statistics(table)
+    sigma = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
+    v = np.einsum("bl,blk,bk->b", values, sigma, values)
+    by_value = np.einsum("bl,blp->bp", values, said.derivative)
+    share = np.where(v > 0, 1.0 / np.where(v > 0, v, 1.0), 0.0)
+    weight = values[:, :, None] * (by_value * share[:, None])[:, None, :]
+    weight[:, :, n:] = 0.0
+    if table.counts.shared:
+        known = used.any(axis=1)
+        common = solve_scaled(sigma[known].sum(axis=0), said.derivative[known, :, n:].sum(axis=0))
+        weight[:, :, n:] = common * used[:, :, None]
+    return np.asarray(weight)
