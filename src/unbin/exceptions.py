@@ -25,7 +25,8 @@
     └── AggregatedTargetError (TypeError)  an aggregated target used as if it held individual values
 
     UserWarning
-    ├── IdentificationWarning              coefficients that the release does not identify, and why
+    ├── IdentificationWarning              coefficients that are not estimable, and why
+    ├── SpecificationWarning               a fit that is not to be trusted, and why
     ├── AlignmentWarning                   what was changed, on request, to make the table fit
     ├── RakingWarning                      tables that imputed targets cannot all agree with
     └── SlowFitWarning                     a fit that will take minutes, and why
@@ -120,12 +121,12 @@ class AggregatedTargetError(UnbinError, TypeError):
     """An aggregated target was used as if it held one value per person."""
 
 
-class SpecificationWarning(UserWarning):
-    """A fit that is not to be trusted, and why."""
-
-
 class IdentificationWarning(UserWarning):
-    """The release does not identify the coefficients."""
+    """Coefficients are not estimable from what was published."""
+
+
+class SpecificationWarning(UserWarning):
+    """A fit is not to be trusted: a test speaks against it, or it rests on too few blocks."""
 
 
 class AlignmentWarning(UserWarning):

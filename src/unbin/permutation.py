@@ -37,6 +37,7 @@ from unbin.exceptions import (
     AlignmentWarning,
     IdentificationWarning,
     ParameterError,
+    SpecificationWarning,
 )
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
@@ -157,6 +158,7 @@ def permutation_test(
         run = _block_means if kind == "block-means" else _refits
     with warnings.catch_warnings():  # valid whether or not the coefficients are identified
         warnings.simplefilter("ignore", IdentificationWarning)
+        warnings.simplefilter("ignore", SpecificationWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", AlignmentWarning)  # tables dealt out contradict others
         seen, null = run(job)

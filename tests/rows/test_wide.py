@@ -8,7 +8,12 @@ import unbin
 from tests.helpers.releases import quantile_release
 from unbin import _linalg
 from unbin.exceptions import EngineError, ParameterError
+from unbin.families import get_family
+from unbin.likelihood.moments import Law
+from unbin.likelihood.problem import make_problem
+from unbin.likelihood.specification import check_sums, power_sums
 from unbin.rows import wide
+from unbin.rows.design import lay_out
 
 tabmat = pytest.importorskip("tabmat", reason="needs unbin[fast]")
 pytestmark = pytest.mark.filterwarnings("ignore:Input array is not contiguous")  # of tabmat's own
@@ -96,6 +101,29 @@ def test_sums_of_blocks_equal_numpy():
     theta = np.linspace(-0.1, 0.1, full.shape[1])
     expected = full.T @ (np.exp(full @ theta)[:, None] * full)
     np.testing.assert_allclose(design.gram(theta, np.exp), expected, rtol=1e-9, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "poisson"])
+def test_sums_of_specification_tests_are_those_of_the_columns_written_out(kind):
+    X, y, county = make_people(family=kind)
+    codes, family = np.unique(county, return_inverse=True)[1], get_family(kind)
+    weights = np.random.default_rng(2).integers(1, 4, len(y)).astype(float)
+    release = unbin.aggregate(np.repeat(y, weights.astype(int)), county.repeat(weights.astype(int)))
+    release = release.align(county, weights=weights).release
+    designs = (
+        wide.lay_out_wide(X, codes, codes.max() + 1, weights=weights),
+        lay_out(X.toarray(), codes, codes.max() + 1, weights=weights),
+    )
+    problems = [make_problem(design, release, family) for design in designs]
+    free = np.linspace(-0.2, 0.2, problems[0].coordinates.n_free)
+    ours, theirs = (
+        [*zip(*design.by_block(check_sums, Law.of(own), free, then=lambda _, sums: sums), strict=True)]
+        for design, own in zip(designs, problems, strict=True)
+    )
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(np.concatenate(mine), np.concatenate(other), atol=1e-9)
+    powers = [design.total(power_sums) for design in designs]
+    np.testing.assert_allclose(*powers, rtol=1e-9, atol=1e-8)
 
 
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")

@@ -22,6 +22,7 @@ from unbin.exceptions import (
     IdentificationWarning,
     ParameterError,
     ReleaseError,
+    SpecificationWarning,
 )
 from unbin.families import FAMILIES, BregmanFamily, get_family
 from unbin.likelihood.choice import candidate_families
@@ -100,6 +101,7 @@ def fitted(model: AggregatedGLM, X: FloatArray, target: AggregatedTarget | Joine
     try:
         with warnings.catch_warnings():  # an attacker tries anyway
             warnings.simplefilter("ignore", IdentificationWarning)
+            warnings.simplefilter("ignore", SpecificationWarning)
             warnings.simplefilter("ignore", ConvergenceWarning)
             model.fit(X, target)
     except (DomainError, ParameterError, ReleaseError, FitError):

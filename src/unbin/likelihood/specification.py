@@ -403,8 +403,7 @@ def _check(
     share = np.where(v > 0, 1.0 / np.where(v > 0, v, 1.0), 0.0)
     told = (values * r).sum(axis=1) * share
     weighed = by_value * share[:, None]
-    flat = white.reshape(-1, white.shape[2])
-    flat_z = white_z.reshape(-1, white_z.shape[2])
+    flat, flat_z = np.concatenate(white), np.concatenate(white_z)
     known = used.any(axis=1)
     return _Part(
         scores=(white * white_r[:, :, None]).sum(axis=1),

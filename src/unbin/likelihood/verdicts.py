@@ -79,20 +79,27 @@ def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict
 def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
     """Return the outcome's standard deviation on the link's scale: sd(y) over d mean/d eta.
 
-    That of an ordinal outcome is of its latent variable.
+    That of an ordinal outcome is of its latent variable. Where neither counts nor means were
+    published it is the model's, at the mean of the features.
     """
-    if family.free_shape:
+    tables = fit.tables or (fit,)
+    targets = [block_targets(table.counts, table.means) for table in tables]
+    means, variances = (
+        np.concatenate([getattr(own, name) for own in targets]) for name in ("mean", "variance")
+    )
+    known = np.isfinite(means)
+    if family.free_shape or not known.any():
         shift = int(design.fit_intercept)
         slopes, gram = fit.theta[shift:], design.gram(np.zeros(design.n_parameters), unweighted)
         spread = float(slopes @ gram[shift:, shift:] @ slopes) / design.n_people
-        noise = float(family.variance(np.zeros(1), fit.nuisance)[0])
-        return float(np.sqrt(noise + spread))
-    targets = block_targets(fit.counts, fit.means)
-    known = targets.known
-    people = fit.counts.n[known].astype(float)
-    mean = float(people @ targets.mean[known] / people.sum())
-    between = people @ (targets.mean[known] - mean) ** 2 / people.sum()
-    within = np.nan_to_num(targets.variance[known], nan=0.0)
+        level = np.array([0.0 if family.free_shape or not shift else fit.theta[0]])
+        noise = float(family.variance(level, fit.nuisance)[0])
+        steep = 1.0 if family.free_shape else float(family.mean_derivative(level)[0])
+        return float(np.sqrt(noise / max(steep**2, 1e-300) + spread))
+    people = np.concatenate([table.counts.n for table in tables])[known].astype(float)
+    mean = float(people @ means[known] / people.sum())
+    between = people @ (means[known] - mean) ** 2 / people.sum()
+    within = np.nan_to_num(variances[known], nan=0.0)
     level = family.link(family.interior(np.array([mean])))
     noise = float(family.variance(level, fit.nuisance)[0])
     variance = max(float(between + people @ within / people.sum()), noise)
@@ -141,7 +148,7 @@ def _not_estimable(
             "not identified: two bins shared by all blocks identify the slopes only in units of "
             "the noise; publish three or more bins, or use family='ordinal'"
         )
-    flat = _without_information(fit.information)[shift : shift + d]
+    flat = _without_information(fit.information, len(fit.theta))[shift : shift + d]
     if flat[design.varies[:d]].any():
         return lost | flat, constant or (
             "not identified: some combination of the features does not change what was published; "
@@ -156,14 +163,20 @@ def _not_estimable(
     return lost, constant or ""
 
 
-def _without_information(information: FloatArray) -> BoolArray:
+def _without_information(information: FloatArray, n_theta: int) -> BoolArray:
     """Mark the parameters that some direction without information moves.
 
     Intercept and nuisance parameters are included: the slope of a rare feature whose people all lie
-    beyond the last edge can grow without bound if the intercept makes up for it.
+    beyond the last edge can grow without bound if the intercept makes up for it. Theta, the first
+    ``n_theta``, is in the units of the outcome, nuisance parameters are not: each is held against
+    its like.
     """
     size = np.sqrt(np.maximum(np.diag(information), 0.0))
-    told = size > 1e-5 * size.max(initial=0.0)
+    theta, nuisance = size[:n_theta], size[n_theta:]
+    largest = np.repeat(
+        [theta.max(initial=0.0), nuisance.max(initial=0.0)], [len(theta), len(nuisance)]
+    )
+    told = size > 1e-5 * largest
     scaled = information[np.ix_(told, told)] / np.outer(size[told], size[told])
     values, vectors = np.linalg.eigh(scaled)
     loading = (vectors[:, values < _SMALLEST_EIGENVALUE] ** 2).max(axis=1, initial=0.0)

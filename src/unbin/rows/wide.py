@@ -122,6 +122,45 @@ class WideRows(Rows):
         _, products = self.block_products(model.d_eta)
         return mean, np.concatenate([bare[:, :, :1], products, bare[:, :, 1:]], axis=2), cross
 
+    def check_sums(self, law: Law, free: FloatArray) -> tuple[FloatArray, ...]:
+        theta, nuisance = law.coordinates.split(free)
+        model = law.rows(self, slice(0, len(self)), theta, nuisance, False)
+        squares = self._block_squares(model.d_eta)
+        scales = squares[:, :, :0]
+        if law.coordinates.n_row_nuisance:
+            _, scales = self.block_products(model.d_nuisance[0])
+        return *self.moment_sums(law, free, True), squares, scales
+
+    def power_sums(self) -> FloatArray:
+        # of a column that is not dense (x - c)^k is (-c)^k wherever x is 0
+        weights, csr = self.weighed(np.ones(len(self))), self.other
+        total, apart = np.zeros((5, len(self.center))), -self.center / self.scale
+        each = np.repeat(weights, np.diff(csr.indptr))
+        nonzero = (csr.data - self.center[csr.indices]) / self.scale[csr.indices]
+        dense = self._dense_standardised()
+        for k in range(5):
+            changed = each * (nonzero**k - apart[csr.indices] ** k)
+            total[k] = np.bincount(csr.indices, changed, len(apart)) + weights.sum() * apart**k
+            total[k, self.dense_columns] = weights @ dense**k
+        return total
+
+    def _dense_standardised(self) -> FloatArray:
+        own = self.dense_columns
+        return np.asarray((self.dense - self.center[own]) / self.scale[own])
+
+    def _block_squares(self, weight: FloatArray) -> FloatArray:
+        """Return Σ w x² over the people of each block, x standardised, (b, K, d)."""
+        total, csr = self.sums(weight), self.other
+        apart = -self.center / self.scale
+        squares = total[:, :, None] * apart**2
+        nonzero = (csr.data - self.center[csr.indices]) / self.scale[csr.indices]
+        changed = nonzero**2 - apart[csr.indices] ** 2
+        weighed = np.ascontiguousarray(self.weighed(weight))
+        _add_sparse(csr.indptr, csr.indices, changed, weighed, self.start, squares)
+        for column, values in zip(self.dense_columns, self._dense_standardised().T, strict=True):
+            squares[:, :, column] = self.sums(weight * values[:, None] ** 2)
+        return squares
+
     def order_part(self, *args: Any) -> Any:
         raise EngineError(
             "order statistics: cannot be fitted to a tabmat matrix; pass an array, or publish "
