@@ -100,7 +100,8 @@ def assert_same_fit(ours, theirs, tol=1e-10):
     np.testing.assert_allclose(ours.standard_errors_, theirs.standard_errors_, rtol=10 * tol)
     a, b = ours.diagnostics_, theirs.diagnostics_
     assert (a.identified, a.reason, a.worst_blocks) == (b.identified, b.reason, b.worst_blocks)
-    for name in ("efficiency", "relative_error", "ecological_coef", "ecological_p_value"):
+    assert (a.trusted, a.reasons, a.verdicts) == (b.trusted, b.reasons, b.verdicts)
+    for name in ("efficiency", "precision", "shape_share", "location_coef"):
         if getattr(b, name) is not None:
             np.testing.assert_allclose(
                 getattr(a, name), getattr(b, name), rtol=1e-6, atol=1e-9, err_msg=name
@@ -162,7 +163,7 @@ def test_options_mean_the_same(option, kind):
     assert (ours.contextual_coef_ is None) == (theirs.contextual_coef_ is None)
     if ours.contextual_coef_ is not None:
         np.testing.assert_allclose(ours.contextual_coef_, theirs.contextual_coef_, rtol=1e-9)
-        test, other = (each.diagnostics_.contextual_test for each in (ours, theirs))
+        test, other = (each.diagnostics_.context for each in (ours, theirs))
         assert test.statistic == pytest.approx(other.statistic, rel=1e-8)
         score = theirs.score(people.X[people.row], repeated)
         assert ours.score(people.X, target) == pytest.approx(score, rel=1e-10)

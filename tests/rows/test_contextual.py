@@ -49,7 +49,7 @@ def test_contextual_effects_mend_ecological_bias_and_the_test_sees_it():
     assert (naive.coef_ > 1.25 * np.array([1.0, 0.5])).all()
     np.testing.assert_allclose(model.coef_, [1.0, 0.5], atol=0.35)
     np.testing.assert_allclose(model.contextual_coef_, [1.0, 0.5], atol=0.4)
-    assert model.diagnostics_.contextual_test.p_value < 0.01
+    assert model.diagnostics_.context.p_value < 0.01
     assert "contextual effects are significant" in str(model.diagnostics_)
     assert "block mean of x0" in str(model.summary())
     auto = unbin.AggregatedGLM(contextual="auto").fit(X, target)
@@ -61,7 +61,7 @@ def test_without_contextual_effects_auto_leaves_them_out():
     X, y, blocks, _ = people(0.0, seed=1)
     target = unbin.aggregate(y, blocks, 8).align(blocks)
     model = unbin.AggregatedGLM(contextual=True).fit(X, target)
-    assert model.diagnostics_.contextual_test.p_value > 0.01
+    assert model.diagnostics_.context.p_value > 0.01
     auto = unbin.AggregatedGLM(contextual="auto").fit(X, target)
     assert auto.contextual_coef_ is None
 

@@ -218,10 +218,12 @@ def testable(problem: Problem) -> bool:
 def bin_values(problem: Problem) -> FloatArray:
     """Return the value of each statistic in the sum of a block's values, (B, L).
 
-    Representative values of the bins; where the mean was published, the total alone.
+    Representative values of the bins less their mean, so that results do not depend on where the
+    outcome has its zero; where the mean was published, the total alone.
     """
-    counts = problem.counts
-    values = representative_values(counts) * counts.valid()
+    counts, valid = problem.counts, problem.counts.valid()
+    values, people = representative_values(counts), np.maximum(counts.count, 0.0) * valid
+    values = (values - (people * values).sum() / max(people.sum(), 1.0)) * valid
     if problem.means is None:
         return values
     told = np.isfinite(problem.means.mean)
