@@ -95,6 +95,7 @@ def same_verdict(found, other, slope):
         if theirs is not None:
             np.testing.assert_allclose(ours.statistic, theirs.statistic, rtol=1e-3, err_msg=name)
             np.testing.assert_allclose(ours.p_value, theirs.p_value, rtol=1e-2, atol=1e-4)
+            assert ours.df == theirs.df
     for name in ("location_coef", "location_standard_errors"):
         if getattr(other, name) is not None:
             np.testing.assert_allclose(

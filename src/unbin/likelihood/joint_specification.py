@@ -19,6 +19,7 @@ from unbin.likelihood.joint import JointProblem, JointSums
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
 from unbin.likelihood.specification import (
+    LEVELS_ALONE,
     UNTESTED,
     Specification,
     Test,
@@ -69,8 +70,9 @@ def specify_joint(
     shift = back @ (score - penalty * free)
     full, cross, location = meat[:p, :p], meat[p:, :p], meat[p:, p:]
     full, cross, location = bread @ full @ bread, back @ cross @ bread, back @ location @ back.T
-    apart = location - cross - cross.T + full
-    square, rank = inverse_form(shift[slopes], apart[slopes, slopes])
+    apart = (location - cross - cross.T + full)[slopes, slopes]
+    moves = np.diag(apart) > LEVELS_ALONE * np.diag(location)[slopes]
+    square, rank = inverse_form(shift[slopes][moves], apart[np.ix_(moves, moves)])
     test = Test(square, rank, np.inf, float(chdtrc(rank, square))) if rank else UNTESTED
     return Specification(
         shape=test,

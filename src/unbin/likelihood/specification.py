@@ -52,6 +52,8 @@ _LOCATED = 1e-4
 """Standard errors from the root at which it is reached."""
 _LONGEST_STEP = 10.0
 """Standard errors that a step goes at most."""
+LEVELS_ALONE = 1e-8
+"""Variance of the shift, as a share of the location root's, below which there are only levels."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -174,7 +176,13 @@ def specify(
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
     tested = slice(slopes.start, slopes.start + n_slopes)
     return Specification(
-        shape=_by_blocks(shift[tested], influence[:, tested], whole.tells, len(free)),
+        shape=_by_blocks(
+            shift[tested],
+            influence[:, tested],
+            whole.tells,
+            len(free),
+            LEVELS_ALONE * np.diag(location.model)[tested],
+        ),
         share=share_of_shape(bread @ information @ bread, location.model, slopes),
         location_shift=shift,
         location_covariance=_location_covariance(location, whole.tells, len(free)),
@@ -480,9 +488,19 @@ class _Location:
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def _by_blocks(shift: FloatArray, influence: FloatArray, tells: BoolArray, n_fitted: int) -> Test:
-    """Test a shift against how much blocks move it, by Hotelling's F."""
-    influence = influence[tells]
+def _by_blocks(
+    shift: FloatArray,
+    influence: FloatArray,
+    tells: BoolArray,
+    n_fitted: int,
+    rounding: FloatArray,
+) -> Test:
+    """Test a shift against how much blocks move it, by Hotelling's F.
+
+    Entries whose variance is below ``rounding`` (d,) do not move at all.
+    """
+    apart = (influence[tells] ** 2).sum(axis=0) > rounding
+    shift, influence = shift[apart], influence[tells][:, apart]
     n_blocks, d = influence.shape
     df = n_blocks - n_fitted - d + 1
     if df < 1 or d == 0:

@@ -22,7 +22,7 @@ from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.families import Family
 from unbin.families.base import unweighted
-from unbin.likelihood.counts import block_targets
+from unbin.likelihood.counts import representative_values
 from unbin.likelihood.inference import LikelihoodFit
 from unbin.likelihood.specification import Extension
 from unbin.rows.design import Design
@@ -82,28 +82,42 @@ def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
     That of an ordinal outcome is of its latent variable. Where neither counts nor means were
     published it is the model's, at the mean of the features.
     """
-    tables = fit.tables or (fit,)
-    targets = [block_targets(table.counts, table.means) for table in tables]
-    means, variances = (
-        np.concatenate([getattr(own, name) for own in targets]) for name in ("mean", "variance")
-    )
-    known = np.isfinite(means)
-    if family.free_shape or not known.any():
+    found = _published_spread(fit)
+    if family.free_shape or found is None:
         shift = int(design.fit_intercept)
         slopes, gram = fit.theta[shift:], design.gram(np.zeros(design.n_parameters), unweighted)
         spread = float(slopes @ gram[shift:, shift:] @ slopes) / design.n_people
         level = np.array([0.0 if family.free_shape or not shift else fit.theta[0]])
-        noise = float(family.variance(level, fit.nuisance)[0])
         steep = 1.0 if family.free_shape else float(family.mean_derivative(level)[0])
+        noise = float(family.variance(level, fit.nuisance)[0])
         return float(np.sqrt(noise / max(steep**2, 1e-300) + spread))
-    people = np.concatenate([table.counts.n for table in tables])[known].astype(float)
-    mean = float(people @ means[known] / people.sum())
-    between = people @ (means[known] - mean) ** 2 / people.sum()
-    within = np.nan_to_num(variances[known], nan=0.0)
-    level = family.link(family.interior(np.array([mean])))
-    noise = float(family.variance(level, fit.nuisance)[0])
-    variance = max(float(between + people @ within / people.sum()), noise)
+    mean, spread = found
+    inside = family.domain.low < mean < family.domain.high
+    level = family.link(np.array([mean]) if inside else family.interior(np.array([mean])))
+    variance = max(spread, float(family.variance(level, fit.nuisance)[0]))
     return float(np.sqrt(variance) / max(abs(float(family.mean_derivative(level)[0])), 1e-300))
+
+
+def _published_spread(fit: LikelihoodFit) -> tuple[float, float] | None:
+    """Return mean and variance of the outcome as published, over all tables; None of neither.
+
+    Counts may be noisy: they are no more than weights.
+    """
+    people, values = [], []
+    for table in fit.tables or (fit,):
+        counts, means = table.counts, table.means
+        known = counts.known & (counts.n_bins > 1)
+        people.append((np.maximum(counts.count, 0.0) * counts.valid())[known].ravel())
+        values.append(representative_values(counts)[known].ravel())
+        if means is not None:
+            told = np.isfinite(means) & ~known
+            people.append(counts.n[told].astype(float))
+            values.append(means[told])
+    weight, value = np.concatenate(people), np.concatenate(values)
+    if not weight.sum() > 0:
+        return None
+    mean = float(weight @ value / weight.sum())
+    return mean, float(weight @ (value - mean) ** 2 / weight.sum())
 
 
 # -- coefficients ----------------------------------------------------------------------------------
