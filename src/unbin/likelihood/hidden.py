@@ -74,7 +74,26 @@ def with_hidden(counts: PublishedCounts, table: Histogram, domain: Interval) -> 
     low, high = counts.count.copy(), counts.count.copy()
     for ends, end in zip((low, high), table.interval(), strict=True):
         np.add.at(ends, (block, place), (end - table.count)[hidden])
-    return replace(counts, low=np.maximum(low, 0), high=np.minimum(high, counts.n[:, None]))
+    low, high = np.maximum(low, 0), np.minimum(high, counts.n[:, None])
+    return _without_blanks(replace(counts, low=low, high=high))
+
+
+def _without_blanks(counts: PublishedCounts) -> PublishedCounts:
+    """Leave out the blocks of which every count may be anything: of them nothing was published.
+
+    Taken as normal, counts that are not negative would tell something.
+    """
+    assert counts.low is not None
+    assert counts.high is not None
+    open_ended = (counts.low <= 0) & (counts.high >= counts.n[:, None])
+    blank = counts.known & (open_ended | ~counts.valid()).all(axis=1) & (counts.n_bins > 1)
+    if not blank.any():
+        return counts
+    count, low, high = (np.array(each) for each in (counts.count, counts.low, counts.high))
+    for each in (count, low, high):
+        each[blank] = 0
+        each[blank, 0] = counts.n[blank]
+    return replace(counts, count=count, low=low, high=high, known=counts.known & ~blank)
 
 
 def _bins_of(counts: PublishedCounts, block: IntArray, upper: FloatArray) -> IntArray:

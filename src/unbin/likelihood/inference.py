@@ -342,7 +342,7 @@ def covariance(
     p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
     n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
     df = float(max(n_blocks - n_slopes, 1))
-    if p > MOST_LEVERAGE * n_blocks:
+    if not n_blocks or p > MOST_LEVERAGE * n_blocks:
         return np.asarray(bread @ by_model @ bread * max(1.0, ratio)), df
     centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
     meat = centred.T @ centred
