@@ -241,7 +241,7 @@ def one_run(cell: Cell, seed: int) -> Run:
         off=np.abs(error) / model.standard_errors_[:d],
         covers=(low < people.slopes) & (high > people.slopes),
         shape=np.nan if found.shape is None else found.shape.p_value,
-        extension=any("curved" in why or "spread" in why for why in found.reasons),
+        extension=any("would move" in why for why in found.reasons),
         context=np.nan if found.context is None else found.context.p_value,
         imprecise=float(np.mean([verdict == "imprecise" for verdict in found.verdicts])),
         block_sd=float(model.block_sd_),

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.special import fdtrc
 
+from unbin._linalg import inverse_form
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.exceptions import ReleaseError
@@ -15,17 +17,24 @@ from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import separate_variance, solve_with_effects
 from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
+from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
-from unbin.likelihood.specification import UNTESTED, Test, slopes_of, specify, testable
+from unbin.likelihood.specification import UNTESTED, Test, specify, testable
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import published_order
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
 
+_FEW_BLOCKS = 20
+"""Blocks with effects below which slopes are estimated from levels alone."""
+_MOSTLY = 0.5
+"""Share of the information on a slope from which on it rests on the shape of histograms."""
+_SIGN_LEVEL = 1e-4
+"""p value of the slopes from levels alone up to which they have a sign."""
 SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
 
@@ -106,13 +115,33 @@ def fit_likelihood(
         problem, result = _solve_levels(problem, free, penalty, tol, max_iter)
     if problem.order is not None and result.status is Status.CONVERGED:
         result = replace(result, status=Status.ORDER)
-    found = infer(problem, result, penalty, n_features=n_features)
-    if robust and found.specification is not None:
-        found = at_location(problem, found, result.free, penalty)
+    context = None
     if n_features is not None and n_features < len(design.scale) and testable(problem):
         context = _test_context(problem, result, penalty, n_features, tol, max_iter)
-        found = replace(found, context=context)
+    found = replace(infer(problem, result, penalty, n_features=n_features), context=context)
+    if found.specification is not None and (robust or _needs_levels(problem, result.free, found)):
+        found = at_location(problem, found, result.free, penalty)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
+
+
+def _needs_levels(problem: Problem, free: FloatArray, fit: LikelihoodFit) -> bool:
+    """Tell whether slopes have to be estimated from the levels of blocks alone.
+
+    Where features and noise are about normal the shape of a histogram says how large slopes are,
+    not which sign they have: that comes from levels. Where block effects drown these the full score
+    has roots on both sides, each with a small standard error.
+    """
+    tests, slopes = fit.specification, slopes_of(problem)
+    contextual = fit.context is not None
+    if tests is None or problem.block_variance == 0 or contextual:
+        return False
+    if fit.n_blocks < _FEW_BLOCKS:
+        return True
+    at = (free + tests.location_shift)[slopes]
+    square, rank = inverse_form(at, tests.location_covariance[slopes, slopes])
+    rests_on_shape = bool((tests.share > _MOSTLY).any())
+    p_value = fdtrc(rank, fit.df_residual, square / max(rank, 1))
+    return rests_on_shape and not p_value < _SIGN_LEVEL
 
 
 def _test_context(

@@ -28,11 +28,12 @@ from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.effects import average_effect, effects_df, effects_misfit
+from unbin.likelihood.location import locate
 from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
-from unbin.likelihood.specification import Specification, Test, locate, specify, testable
+from unbin.likelihood.specification import Specification, Test, specify, testable
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -169,6 +170,10 @@ class LocationFit:
     covariance: FloatArray
 
 
+_SUPPORTED = 4.0
+"""Blocks that inform a coefficient from which on they tell its standard error."""
+_LEAST_ERROR = 0.6
+"""Standard error by the blocks as a share of that by the model, at least."""
 MOST_LEVERAGE = 0.5
 """Parameters as a share of blocks, at most, for the sandwich to be used."""
 
@@ -238,6 +243,7 @@ def infer(
         ratio=left / expected if expected > 0 else 1.0,
         meat=meat,
         leveraged=found is not None and exact is None,
+        support=None if found is None else found.support,
     )
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
@@ -286,18 +292,16 @@ def at_location(
 
     Its errors are those of the blocks, and its tests those of the full fit.
     """
-    back = problem.coordinates.jacobian(free)
-    information = back.T @ fit.information @ back
-    moved, found, converged = locate(problem, free, information, penalty)
+    moved, found, converged = locate(problem, free, penalty)
     theta, nuisance = problem.coordinates.split(moved)
     jacobian = problem.coordinates.jacobian(moved)
-    cov = jacobian @ found.location_covariance @ jacobian.T
+    cov = jacobian @ found.covariance() @ jacobian.T
     return replace(
         fit,
         theta=theta,
         nuisance=nuisance,
         covariance=cov,
-        model_covariance=cov,
+        model_covariance=jacobian @ found.model @ jacobian.T,
         location=LocationFit(theta, cov),
         status=fit.status if converged else Status.NOT_CONVERGED,
         robust=True,
@@ -313,14 +317,16 @@ def covariance(
     ratio: float,
     meat: FloatArray | None = None,
     leveraged: bool = False,
+    support: FloatArray | None = None,
 ) -> tuple[FloatArray, float]:
     """Return the covariance of the free parameters, and the degrees of freedom of intervals.
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread, times (B - 1)/B for scores
     with leverage (CR3) and B/(B - p) for others, where there are twice as many blocks as
-    parameters; else bread M bread times max(1, Q/df), M = J the model's variance of the score. No
-    variance is below that of the model: where few blocks inform a coefficient, as of a rare
-    feature, their scores are fitted to nearly 0 and the sandwich comes out many times too small.
+    parameters; else bread M bread times max(1, Q/df), M = J the model's variance of the score.
+    Where few blocks inform a coefficient, as of a rare feature, their scores are fitted to nearly 0 and
+    the sandwich comes out many times too small: no variance of such a coefficient is below that of
+    the model, and none at all below a good third of it.
 
     Parameters
     ----------
@@ -336,6 +342,8 @@ def covariance(
         M, where it is not J: rows that are a sample inform less than their scores vary.
     leveraged : bool
         Whether scores are as if their block had not been fitted.
+    support : (p,), optional
+        How many blocks inform each parameter.
     """
     by_model = information if meat is None else meat
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
@@ -348,7 +356,8 @@ def covariance(
     meat = centred.T @ centred
     meat *= (n_blocks - 1) / n_blocks if leveraged else n_blocks / (n_blocks - p)
     robust, model = bread @ meat @ bread, np.diag(bread @ by_model @ bread)
-    short = np.sqrt(np.maximum(model / np.maximum(np.diag(robust), 1e-300), 1.0))
+    least = 1.0 if support is None else np.where(support < _SUPPORTED, 1.0, _LEAST_ERROR**2)
+    short = np.sqrt(np.maximum(least * model / np.maximum(np.diag(robust), 1e-300), 1.0))
     short = np.where(np.diag(robust) > 0, short, 1.0)
     return np.asarray(robust * np.outer(short, short)), df
 

@@ -37,10 +37,10 @@ from unbin.likelihood.joint_specification import can_test, location_weights, spe
 from unbin.likelihood.joint_start import Start
 from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.known import KnownPeople
+from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import log_misfit, solve_dispersion
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
-from unbin.likelihood.specification import slopes_of
 from unbin.likelihood.start import step_scale
 from unbin.likelihood.statistics import looks_counted
 from unbin.release import Release

@@ -13,20 +13,20 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import chdtrc
 
-from unbin._linalg import JITTER, inverse_form, solve_scaled
+from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import FloatArray
 from unbin.likelihood.joint import JointProblem, JointSums
-from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
-from unbin.likelihood.specification import (
-    LEVELS_ALONE,
-    UNTESTED,
-    Specification,
-    Test,
+from unbin.likelihood.location import (
     bin_values,
+    kept_derivative,
+    level_weights,
     share_of_shape,
     slopes_of,
+    variance_of,
 )
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.quasi_score import Evidence, evidence, used_statistics
+from unbin.likelihood.specification import LEVELS_ALONE, UNTESTED, Specification, Test
 
 
 def can_test(problem: JointProblem) -> bool:
@@ -65,7 +65,7 @@ def specify_joint(
     for (table, own), weight in zip(_said(problem, sums), weights, strict=True):
         used = used_statistics(table)
         score += np.einsum("blp,bl->p", weight, own.residual * used)
-        slope += np.einsum("blp,blq->pq", weight, _kept(table, own))
+        slope += np.einsum("blp,blq->pq", weight, kept_derivative(table, own))
     back = np.linalg.pinv(slope + np.diag(penalty))
     shift = back @ (score - penalty * free)
     full, cross, location = meat[:p, :p], meat[p:, :p], meat[p:, p:]
@@ -87,31 +87,13 @@ def _said(problem: JointProblem, sums: JointSums) -> list[tuple[Problem, Evidenc
     return [(t, evidence(t, replace(part, covariance=part.covariance.copy()))) for t, part in pairs]
 
 
-def _kept(table: Problem, said: Evidence) -> FloatArray:
-    """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
-    if not said.hidden.shape[2]:
-        return np.asarray(said.derivative)
-    size = table.n_statistics
-    used = used_statistics(table) & (np.arange(size) != reference_bins(table)[:, None])
-    sigma = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
-    sigma = sigma * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(size)
-    root = said.hidden * used[:, :, None]
-    told = np.linalg.solve(sigma, said.derivative * used[:, :, None])
-    return np.asarray(said.derivative - said.hidden @ (root.swapaxes(1, 2) @ told))
-
-
 def _weights(table: Problem, said: Evidence) -> FloatArray:
-    """Return s (sᵀ D_b)/v_b, and for nuisance parameters (Σ S_b)⁻¹ (Σ D_b) of the table."""
-    n, values = table.coordinates.n_slopes, bin_values(table)
-    used = used_statistics(table)
-    sigma = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
-    v = np.einsum("bl,blk,bk->b", values, sigma, values)
-    by_value = np.einsum("bl,blp->bp", values, said.derivative)
-    share = np.where(v > 0, 1.0 / np.where(v > 0, v, 1.0), 0.0)
-    weight = values[:, :, None] * (by_value * share[:, None])[:, None, :]
+    """Return s (sᵀ D_b)/v_b, and for nuisance parameters (Σ Σ_b)⁻¹ (Σ D_b) of the table."""
+    n, used = table.coordinates.n_slopes, used_statistics(table)
+    weight = level_weights(table, said, bin_values(table))
     weight[:, :, n:] = 0.0
     if table.counts.shared:
-        known = used.any(axis=1)
+        known, sigma = used.any(axis=1), variance_of(table, said)
         common = solve_scaled(sigma[known].sum(axis=0), said.derivative[known, :, n:].sum(axis=0))
         weight[:, :, n:] = common * used[:, :, None]
-    return np.asarray(weight)
+    return weight

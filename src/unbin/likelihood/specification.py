@@ -1,19 +1,20 @@
 """Specification tests of a fit to one table, from one more pass over the rows at its root.
 
-*Shape*. With s the values of the bins, the location score of a block is that of sᵀc alone, the sum
-of its people's values: W_b = s (sᵀ D_b)/v_b with v_b = sᵀ Σ_b s, Σ_b = S_b + τ² e eᵀ. It uses what
-blocks differ by in level and nothing of the shape of their histograms; nuisance parameters have the
-weights (Σ Σ_b)⁻¹ (Σ D_b) of all blocks. If the family is right and blocks differ for no reason
-related to the features, the location score vanishes at the root of the full score but for noise.
-With A = Σ W_bᵀ D_b its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away, and with
-ψ_b = J⁻¹ D_bᵀ Σ_b⁻¹ r_b - A⁻¹ W_bᵀ r_b the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's
-test, by blocks; F).
+*Shape*. If the family is right and blocks differ for no reason related to the features, the
+location score (:mod:`unbin.likelihood.location`) vanishes at the root of the full score but for
+noise. Its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away; with ψ_b = A⁻¹ W_bᵀ r_b - J⁻¹ D_bᵀ Σ_b⁻¹ r_b the
+variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
 
-*Extensions*. A score test that the effect of a feature is not curved (its square), nor its scale
-one that changes with it, by blocks; and the shift of the slopes that the extension would bring.
+*Extensions*. Score tests, by blocks, that the effect of a feature is not curved (its square), that
+the scale does not change with it, and that edges lie where the family says: that people are not
+moved across each of them by a shift of eta of its own, as thresholds could be. And the shift of the
+slopes that the extension would bring.
 
 *Context*. A score test that block means of the features have no effect of their own (Mundlak), with
 the model's covariance: it needs the fit without them only.
+
+Shape and extensions are tested with statistics averaged over the block effects, not expanded around
+each: weights that know of the outcomes would be related to them.
 
 *Leverage*. Scores as they would be had the block not been fitted, (I - H_b)⁻¹ r_b with
 H_b = D_b J⁻¹ D_bᵀ Σ_b⁻¹, for the sandwich CR3.
@@ -31,15 +32,24 @@ Mundlak, Y. (1978). On the pooling of time series and cross section data. *Econo
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
 from unbin._linalg import JITTER, inverse_form, solve_scaled
-from unbin._typing import BoolArray, FloatArray
-from unbin.likelihood.counts import representative_values
+from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.likelihood.location import (
+    Location,
+    LocationPart,
+    bin_values,
+    located,
+    location_part,
+    share_of_shape,
+    slopes_of,
+    variance_of,
+)
 from unbin.likelihood.moments import Law, finish, moment_sums
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
@@ -47,13 +57,10 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
 _TILE_CELLS = 1 << 15
-_LOCATION_STEPS = 25
-_LOCATED = 1e-4
-"""Standard errors from the root at which it is reached."""
-_LONGEST_STEP = 10.0
-"""Standard errors that a step goes at most."""
 LEVELS_ALONE = 1e-8
 """Variance of the shift, as a share of the location root's, below which there are only levels."""
+_TOLD_APART = 1e-6
+"""Share of its information that is left of an extension beside what is fitted, at least."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -82,13 +89,13 @@ UNTESTED = Test(float("nan"), 0.0, 0.0, float("nan"))
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The test of one feature's curvature, or of a scale that changes with it.
+    """The test of one feature's curvature, of a scale that changes with it, or of the shape.
 
     Attributes
     ----------
     feature : int
-        Counted from 0.
-    kind : {"curvature", "scale"}
+        Counted from 0; -1 where it is not about a feature.
+    kind : {"curvature", "scale", "shape"}
     p_value : float
     shift : (d,)
         By how much the slopes would move, in their standard errors.
@@ -117,6 +124,8 @@ class Specification:
     context : Test
     scores : (B, p) or None
         With leverage, for CR3; of an exact likelihood as they are; None of several tables.
+    support : (p,) or None
+        Blocks that inform each parameter, were they equally informative: (Σ t)²/Σ t².
     """
 
     shape: Test
@@ -126,6 +135,7 @@ class Specification:
     extensions: tuple[Extension, ...] = ()
     context: Test = UNTESTED
     scores: FloatArray | None = None
+    support: FloatArray | None = None
 
 
 def specify(
@@ -152,67 +162,59 @@ def specify(
         quasi-scores.
     """
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    values, extends = bin_values(problem), extended_features(problem, n_features)
-    reference, used = reference_bins(problem), used_statistics(problem)
-
-    def check(blocks: slice, sums: tuple[FloatArray, ...]) -> _Part:
-        *moments, squares, scales = sums
-        said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
-        added = _extension_columns(problem, blocks, squares, scales, extends)
-        here = used[blocks] & (np.arange(used.shape[1]) != reference[blocks, None])
-        return _check(problem, said, blocks, values[blocks], added, here, used[blocks], bread)
-
-    parts = list(problem.design.by_block(check_sums, Law.of(problem), free, then=check))
-    whole = _Part.joined(parts)
-    weights = _nuisance_weights(problem, whole)
-    location = _Location.of(problem, whole, weights, penalty)
-    slopes, full = slopes_of(problem), whole.scores if exact is None else exact
-    influence = location.scores @ location.bread.T - full @ bread.T
+    extends = Extends.of(problem, n_features)
+    plain = replace(problem, effects=None)
+    tested, location = _pass(plain, free, penalty, bread, extends)
+    whole = tested
+    if problem.effects is not None:
+        whole, _ = _pass(problem, free, penalty, bread, extends)
+    slopes = slopes_of(problem)
+    influence = location.scores @ location.bread.T - whole.scores @ bread.T
     shift = influence.sum(axis=0) - (location.bread - bread) @ (penalty * free)
-    quasi, quasi_bread = information, bread
-    if exact is not None:
-        quasi = whole.informed
-        quasi_bread = solve_scaled(quasi + np.diag(penalty), np.eye(len(free)))
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
-    tested = slice(slopes.start, slopes.start + n_slopes)
+    own = np.arange(slopes.start, slopes.start + n_slopes)
+    own = own[(influence**2).sum(axis=0)[own] > LEVELS_ALONE * np.diag(location.model)[own]]
+    shape = _by_blocks(shift[own], influence[whole.tells][:, own], len(free))
+    if exact is not None:
+        shape = UNTESTED
+    quasi, quasi_bread = information, bread
+    if exact is not None or problem.effects is not None:
+        quasi = tested.informed
+        quasi_bread = solve_scaled(quasi + np.diag(penalty), np.eye(len(free)))
+    context_bread = bread if exact is None else quasi_bread
     return Specification(
-        shape=_by_blocks(
-            shift[tested],
-            influence[:, tested],
-            whole.tells,
-            len(free),
-            LEVELS_ALONE * np.diag(location.model)[tested],
-        ),
+        shape=shape,
         share=share_of_shape(bread @ information @ bread, location.model, slopes),
         location_shift=shift,
-        location_covariance=_location_covariance(location, whole.tells, len(free)),
-        extensions=_extensions(whole, quasi, quasi_bread, extends, slopes),
-        context=_context(problem, whole, quasi_bread, n_slopes),
+        location_covariance=location.covariance(),
+        extensions=_extensions(tested, quasi, quasi_bread, extends, slopes),
+        context=_context(problem, whole, context_bread, n_slopes),
         scores=whole.leveraged if exact is None else exact,
+        support=whole.told.sum(axis=0) ** 2 / np.maximum((whole.told**2).sum(axis=0), 1e-300),
     )
 
 
-def locate(
-    problem: Problem, free: FloatArray, information: FloatArray, penalty: FloatArray
-) -> tuple[FloatArray, Specification, bool]:
-    """Solve the location score from the root of the full one.
+def _pass(
+    problem: Problem,
+    free: FloatArray,
+    penalty: FloatArray,
+    bread: FloatArray,
+    extends: Extends,
+) -> tuple[_Part, Location]:
+    """Make one pass over the rows."""
+    values, published = bin_values(problem), used_statistics(problem)
+    used = published & (np.arange(published.shape[1]) != reference_bins(problem)[:, None])
 
-    Returns
-    -------
-    free : (p,)
-    found : Specification
-        There; its location covariance is that of the root.
-    converged : bool
-    """
-    found = specify(problem, free, information, penalty)
-    for _ in range(_LOCATION_STEPS):
-        errors = np.sqrt(np.maximum(np.diag(found.location_covariance), 1e-300))
-        length = float(np.abs(found.location_shift / errors).max(initial=0.0))
-        if length < _LOCATED:
-            return free, found, True
-        free = free + found.location_shift * min(1.0, _LONGEST_STEP / length)
-        found = specify(problem, free, information, penalty)
-    return free, found, False
+    def check(blocks: slice, sums: tuple[FloatArray, ...]) -> tuple[_Part, LocationPart]:
+        *moments, squares, scales = sums
+        said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
+        added = _extension_columns(problem, said, blocks, squares, scales, extends)
+        level = location_part(problem, said, blocks, values[blocks], published[blocks])
+        return _check(problem, said, blocks, added, used[blocks], bread), level
+
+    found = problem.design.by_block(check_sums, Law.of(problem), free, then=check)
+    parts, levels = zip(*found, strict=True)
+    return _Part.joined(parts), located(problem, levels, penalty)
 
 
 def testable(problem: Problem) -> bool:
@@ -221,27 +223,6 @@ def testable(problem: Problem) -> bool:
     Not yet of order statistics, of rows that are a sample, nor where blocks are scored by a device.
     """
     return not (problem.design.scores_blocks or problem.design.sampled or problem.order is not None)
-
-
-def bin_values(problem: Problem) -> FloatArray:
-    """Return the value of each statistic in the sum of a block's values, (B, L).
-
-    Representative values of the bins less their mean, so that results do not depend on where the
-    outcome has its zero; where the mean was published, the total alone.
-    """
-    counts, valid = problem.counts, problem.counts.valid()
-    values, people = representative_values(counts), np.maximum(counts.count, 0.0) * valid
-    values = (values - (people * values).sum() / max(people.sum(), 1.0)) * valid
-    if problem.means is None:
-        return values
-    told = np.isfinite(problem.means.mean)
-    return np.column_stack([np.where(told[:, None], 0.0, values), told.astype(float)])
-
-
-def slopes_of(problem: Problem) -> slice:
-    """Return where the slopes are among the free parameters."""
-    shift = int(problem.design.fit_intercept) - int(problem.coordinates.fixed_intercept)
-    return slice(shift, problem.coordinates.n_slopes)
 
 
 # -- sums over rows --------------------------------------------------------------------------------
@@ -291,35 +272,73 @@ def power_sums(rows: Rows) -> FloatArray:
     return total
 
 
-def extended_features(problem: Problem, n_features: int | None) -> tuple[BoolArray, BoolArray]:
-    """Mark the features whose square is tested, and those with which a scale may change, (d,)."""
-    design = problem.design
-    n, *sums = design.total(power_sums)
-    one, two, three, four = (each / n for each in sums)
-    spread = two - one**2
-    skew = three - one * two
-    left = four - two**2 - np.where(spread > 0, skew**2 / np.where(spread > 0, spread, 1.0), 0.0)
-    asked = np.arange(len(design.scale)) < (n_features or len(design.scale))
-    asked &= design.varies
-    curved = asked & (left > _TWO_VALUED * np.maximum(four, 1e-300))
-    return curved, asked & (problem.coordinates.n_row_nuisance > 0)
+@dataclass(frozen=True, slots=True)
+class Extends:
+    """What is tested for.
+
+    Attributes
+    ----------
+    curved, scaled : (d,) bool
+        Features whose square is tested, and those with which a scale may change.
+    edges : int
+        Edges that may lie elsewhere than the family says; 0 where that is not tested.
+    """
+
+    curved: BoolArray
+    scaled: BoolArray
+    edges: int
+
+    @classmethod
+    def of(cls, problem: Problem, n_features: int | None) -> Extends:
+        """Return what is tested for in a problem."""
+        design, row_nuisance = problem.design, problem.coordinates.n_row_nuisance
+        n, *sums = design.total(power_sums)
+        one, two, three, four = (each / n for each in sums)
+        spread = two - one**2
+        skew = np.where(
+            spread > 0, (three - one * two) ** 2 / np.where(spread > 0, spread, 1.0), 0.0
+        )
+        asked = design.varies & (np.arange(len(n)) < (n_features or len(n)))
+        curved = asked & (four - two**2 - skew > _TWO_VALUED * np.maximum(four, 1e-300))
+        shared = problem.counts.shared and problem.counts.informative and problem.means is None
+        edges = problem.counts.n_bins - 1 if shared and not problem.family.free_shape else 0
+        # level and scale are fitted
+        enough = edges > 1 + row_nuisance
+        return cls(curved, asked & (row_nuisance > 0), edges if enough else 0)
+
+    @property
+    def groups(self) -> list[tuple[str, int, IntArray]]:
+        """Return kind, feature (-1 for none) and columns of each test."""
+        found: list[tuple[str, int]] = [("curvature", int(j)) for j in np.flatnonzero(self.curved)]
+        found += [("scale", int(j)) for j in np.flatnonzero(self.scaled)]
+        groups = [(kind, j, np.array([k])) for k, (kind, j) in enumerate(found)]
+        if self.edges:
+            groups.append(("shape", -1, len(found) + np.arange(self.edges)))
+        return groups
 
 
 def _extension_columns(
     problem: Problem,
+    said: Evidence,
     blocks: slice,
     squares: FloatArray,
     scales: FloatArray,
-    extends: tuple[BoolArray, BoolArray],
+    extends: Extends,
 ) -> FloatArray:
     """Return the derivatives of some blocks in all extensions, (b, L, k)."""
-    curved, scaled = extends
-    parts = [squares[:, :, curved]]
-    if scaled.any():
-        parts.append(scales[:, :, scaled])
+    parts = [squares[:, :, extends.curved]]
+    if extends.scaled.any():
+        parts.append(scales[:, :, extends.scaled])
     found = np.concatenate(parts, axis=2)
-    factor = problem.factor
-    return found if factor is None else found * factor[blocks, None, None]
+    if problem.factor is not None:
+        found = found * problem.factor[blocks, None, None]
+    if not extends.edges:
+        return found
+    # a shift of eta for one edge alone moves people from the bin below it to that above
+    above, k = -np.cumsum(said.shift, axis=1), np.arange(extends.edges)
+    moved = np.zeros((len(found), found.shape[1], extends.edges))
+    moved[:, k, k], moved[:, k + 1, k] = -above[:, k], above[:, k]
+    return np.concatenate([found, moved], axis=2)
 
 
 # -- sums over blocks ------------------------------------------------------------------------------
@@ -331,40 +350,26 @@ class _Part:
 
     Attributes
     ----------
-    scores, leveraged, residual, added : (b, p), (b, p), (b, L), (b, k)
-        D_bᵀ Σ⁻¹ r_b, the same with leverage, r_b, Z_bᵀ Σ⁻¹ r_b.
-    located : (b, p)
-        (sᵀ D_b)ᵀ sᵀ r_b / v_b.
+    scores, leveraged, added : (b, p), (b, p), (b, k)
+        D_bᵀ Σ⁻¹ r_b, the same with leverage, and Z_bᵀ Σ⁻¹ r_b.
     pulled, held, along : (b,), (b,), (b, p)
         e_bᵀ Σ⁻¹ r_b, e_bᵀ Σ⁻¹ e_b and e_bᵀ Σ⁻¹ D_b.
-    tells : (b,) bool
-        Blocks with information.
+    told : (b, p)
+        The diagonal of J⁻¹ D_bᵀ Σ⁻¹ D_b J⁻¹.
     informed, crossed, squared : (p, p), (k, p), (k, k)
         Σ D_bᵀ Σ⁻¹ D_b, Σ Z_bᵀ Σ⁻¹ D_b and Σ Z_bᵀ Σ⁻¹ Z_b.
-    slope, square, side : (p, p), (p, p), (p, L)
-        Σ (sᵀD)ᵀ sᵀPD/v, Σ (sᵀD)ᵀ sᵀD/v and Σ (sᵀD)ᵀ sᵀΣ/v.
-    covariance, derivative, kept : (L, L), (L, p), (L, p)
-        Σ Σ_b, Σ D_b and Σ P_b D_b.
     """
 
     scores: FloatArray
     leveraged: FloatArray
-    residual: FloatArray
     added: FloatArray
-    located: FloatArray
     pulled: FloatArray
     held: FloatArray
     along: FloatArray
-    tells: BoolArray
+    told: FloatArray
     informed: FloatArray
     crossed: FloatArray
     squared: FloatArray
-    slope: FloatArray
-    square: FloatArray
-    side: FloatArray
-    covariance: FloatArray
-    derivative: FloatArray
-    kept: FloatArray
 
     @classmethod
     def joined(cls, parts: Iterable[_Part]) -> _Part:
@@ -375,65 +380,43 @@ class _Part:
         blocks = {name: np.concatenate(each[name]) for name in names[:split]}
         return cls(**blocks, **{name: reduce(np.add, each[name]) for name in names[split:]})
 
+    @property
+    def tells(self) -> BoolArray:
+        """Blocks with information, (B,)."""
+        return np.asarray(self.told.sum(axis=1) > 0)
+
 
 def _check(
     problem: Problem,
     said: Evidence,
     blocks: slice,
-    values: FloatArray,
     added: FloatArray,
-    here: BoolArray,
     used: BoolArray,
     bread: FloatArray,
 ) -> _Part:
-    """Return what some blocks contribute.
-
-    ``used`` (b, L) marks the statistics that were published, ``here`` all of them but the bin that
-    is left out.
-    """
-    d, r = said.derivative, said.residual * used
-    sigma = said.covariance + problem.block_variance * said.shift[:, :, None] * said.shift[:, None]
-    masked = sigma * (here[:, :, None] & here[:, None, :]) + JITTER * np.eye(sigma.shape[1])
-    root = np.linalg.inv(np.linalg.cholesky(masked)) * here[:, :, None] * here[:, None, :]
+    """Return what some blocks contribute; ``used`` (b, L): all statistics but the one left out."""
+    sigma = variance_of(problem, said)
+    masked = sigma * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(sigma.shape[1])
+    root = np.linalg.inv(np.linalg.cholesky(masked)) * used[:, :, None] * used[:, None, :]
     white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
-    white, white_r = root @ d, (root @ r[:, :, None])[:, :, 0]
+    white, white_r = root @ said.derivative, (root @ said.residual[:, :, None])[:, :, 0]
     if problem.effects is not None:
-        moved = _instruments(problem.effects.along[blocks], white, white_e)
-        d, white = d + said.shift[:, :, None] * moved, white + white_e[:, :, None] * moved
-    kept = d
-    if said.hidden.shape[2]:
-        hidden = root @ (said.hidden * used[:, :, None])
-        kept = d - said.hidden @ (hidden.swapaxes(1, 2) @ white)
+        along = _instruments(problem.effects.along[blocks], white, white_e)
+        white = white + white_e[:, :, None] * along
     own = np.eye(sigma.shape[1]) - white @ bread @ white.swapaxes(1, 2)
     free_r = np.linalg.solve(own, white_r[:, :, None])
-    by_value = (values[:, None, :] @ d)[:, 0]
-    by_kept = (values[:, None, :] @ kept)[:, 0]
-    by_sigma = (values[:, None, :] @ sigma)[:, 0]
-    v = (by_sigma * values).sum(axis=1)
-    share = np.where(v > 0, 1.0 / np.where(v > 0, v, 1.0), 0.0)
-    told = (values * r).sum(axis=1) * share
-    weighed = by_value * share[:, None]
     flat, flat_z = np.concatenate(white), np.concatenate(white_z)
-    known = used.any(axis=1)
     return _Part(
         scores=(white * white_r[:, :, None]).sum(axis=1),
         leveraged=(white * free_r).sum(axis=1),
-        residual=r,
         added=(white_z * white_r[:, :, None]).sum(axis=1),
-        located=by_value * told[:, None],
         pulled=(white_e * white_r).sum(axis=1),
         held=(white_e**2).sum(axis=1),
         along=(white * white_e[:, :, None]).sum(axis=1),
-        tells=(white**2).sum(axis=(1, 2)) > 0,
+        told=((white @ bread) ** 2).sum(axis=1),
         informed=flat.T @ flat,
         crossed=flat_z.T @ flat,
         squared=flat_z.T @ flat_z,
-        slope=weighed.T @ by_kept,
-        square=weighed.T @ by_value,
-        side=weighed.T @ by_sigma,
-        covariance=sigma[known].sum(axis=0),
-        derivative=d[known].sum(axis=0),
-        kept=kept[known].sum(axis=0),
     )
 
 
@@ -447,60 +430,11 @@ def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> F
     return np.where(held > 0, along - own, 0.0)[:, None, :]
 
 
-def _nuisance_weights(problem: Problem, whole: _Part) -> FloatArray:
-    """Return the weights of nuisance parameters in the location score, the same in all blocks.
-
-    Zeros where blocks have bins of their own: statistics of different blocks do not match, and
-    the nuisance parameters stay where the full score has them.
-    """
-    nuisance = slice(problem.coordinates.n_slopes, None)
-    if not problem.counts.shared:
-        return np.zeros_like(whole.derivative[:, nuisance])
-    return np.asarray(solve_scaled(whole.covariance, whole.derivative[:, nuisance]))
-
-
-@dataclass(frozen=True, slots=True)
-class _Location:
-    """The location score of all blocks (B, p), A⁻¹, and the model's covariance of its root."""
-
-    scores: FloatArray
-    bread: FloatArray
-    model: FloatArray
-
-    @classmethod
-    def of(
-        cls, problem: Problem, whole: _Part, weights: FloatArray, penalty: FloatArray
-    ) -> _Location:
-        n, p = problem.coordinates.n_slopes, len(penalty)
-        scores = np.concatenate([whole.located[:, :n], whole.residual @ weights], axis=1)
-        slope = np.concatenate([whole.slope[:n], weights.T @ whole.kept])
-        side = whole.side[:n] @ weights
-        model = np.zeros((p, p))
-        model[:n, :n], model[:n, n:], model[n:, :n] = whole.square[:n, :n], side, side.T
-        model[n:, n:] = weights.T @ whole.covariance @ weights
-        if not weights.any():
-            slope[n:] = 0.0
-            slope[n:, n:] = np.eye(p - n)
-        bread = np.linalg.pinv(slope + np.diag(penalty))
-        return cls(scores, bread, bread @ model @ bread.T)
-
-
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def _by_blocks(
-    shift: FloatArray,
-    influence: FloatArray,
-    tells: BoolArray,
-    n_fitted: int,
-    rounding: FloatArray,
-) -> Test:
-    """Test a shift against how much blocks move it, by Hotelling's F.
-
-    Entries whose variance is below ``rounding`` (d,) do not move at all.
-    """
-    apart = (influence[tells] ** 2).sum(axis=0) > rounding
-    shift, influence = shift[apart], influence[tells][:, apart]
+def _by_blocks(shift: FloatArray, influence: FloatArray, n_fitted: int) -> Test:
+    """Test a shift against how much blocks move it, by Hotelling's F."""
     n_blocks, d = influence.shape
     df = n_blocks - n_fitted - d + 1
     if df < 1 or d == 0:
@@ -514,50 +448,32 @@ def _by_blocks(
     return Test(statistic, rank, df, float(fdtrc(rank, df, statistic)))
 
 
-def share_of_shape(full: FloatArray, location: FloatArray, slopes: slice) -> FloatArray:
-    """Return 1 - V_full/V_location of each slope."""
-    ours, theirs = np.diag(full)[slopes], np.diag(location)[slopes]
-    ok = (theirs > 0) & (ours > 0)
-    return np.where(ok, np.clip(1 - ours / np.where(ok, theirs, 1.0), 0.0, 1.0), np.nan)
-
-
-def _location_covariance(location: _Location, tells: BoolArray, n_fitted: int) -> FloatArray:
-    """Return the covariance of the location root, by blocks."""
-    scores = location.scores[tells]
-    n_blocks = len(scores)
-    centred = scores - scores.mean(axis=0) if n_blocks else scores
-    meat = centred.T @ centred * (n_blocks / max(n_blocks - n_fitted, 1))
-    return np.asarray(location.bread @ meat @ location.bread.T)
-
-
 def _extensions(
-    whole: _Part,
-    information: FloatArray,
-    bread: FloatArray,
-    extends: tuple[BoolArray, BoolArray],
-    slopes: slice,
+    whole: _Part, information: FloatArray, bread: FloatArray, extends: Extends, slopes: slice
 ) -> tuple[Extension, ...]:
-    """Test the extensions one by one."""
-    curved, scaled = extends
-    kinds = [*((j, "curvature") for j in np.flatnonzero(curved)),
-             *((j, "scale") for j in np.flatnonzero(scaled))]  # fmt: skip
-    errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))
-    n_blocks = int(whole.tells.sum())
-    df = n_blocks - len(information) - 1
-    found = []
-    for k, (feature, kind) in enumerate(kinds):
-        crossed = whole.crossed[k]
-        left = float(whole.squared[k, k] - crossed @ bread @ crossed)
-        score = (whole.added[:, k] - whole.scores @ (bread @ crossed))[whole.tells]
-        if df < 1 or left <= 1e-8 * whole.squared[k, k]:
+    """Test the extensions one by one, by blocks."""
+    errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))[slopes]
+    tells, found = whole.tells, []
+    for kind, feature, at in extends.groups:
+        crossed = whole.crossed[at]
+        squared = whole.squared[np.ix_(at, at)]
+        left = squared - crossed @ bread @ crossed.T
+        scores = (whole.added[:, at] - whole.scores @ (bread @ crossed.T))[tells]
+        basis = _told_apart(left, squared)
+        test = _by_blocks((scores @ basis).sum(axis=0), scores @ basis, len(information))
+        if not np.isfinite(test.p_value):
             continue
-        total = float(score.sum())
-        spread = float(((score - score.mean()) ** 2).sum()) * n_blocks / (n_blocks - 1)
-        f = total**2 / spread if spread > 0 else 0.0
-        shift = -(bread @ crossed) * (total / left) / errors
-        p_value = float(fdtrc(1, df, f))
-        found.append(Extension(int(feature), kind, p_value, shift[slopes]))
+        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ scores.sum(axis=0))
+        shift = -(bread @ crossed.T @ step)[slopes] / errors
+        found.append(Extension(feature, kind, test.p_value, shift))
     return tuple(found)
+
+
+def _told_apart(left: FloatArray, squared: FloatArray) -> FloatArray:
+    """Return the directions, (k, r), in which extensions differ from what is fitted already."""
+    size = np.sqrt(np.maximum(np.diag(squared), 1e-300))
+    values, vectors = np.linalg.eigh(left / np.outer(size, size))
+    return np.asarray(vectors[:, values > _TOLD_APART] / size[:, None])
 
 
 def _context(problem: Problem, whole: _Part, bread: FloatArray, n_features: int) -> Test:

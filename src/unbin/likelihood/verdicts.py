@@ -273,13 +273,21 @@ def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
 
 
 def _extension_text(worst: Extension) -> str:
-    what = (
-        f"the effect of feature {worst.feature} is curved"
-        if worst.kind == "curvature"
-        else f"the spread of the outcome changes with feature {worst.feature}"
-    )
-    remedy = "add its square or a spline" if worst.kind == "curvature" else "try target_transform"
+    what, remedy = {
+        "curvature": (
+            f"the effect of feature {worst.feature} is curved",
+            "add its square or a spline, or try family='ordinal'",
+        ),
+        "scale": (
+            f"the spread of the outcome changes with feature {worst.feature}",
+            "try target_transform or family='ordinal'",
+        ),
+        "shape": (
+            "the outcome has another shape than the family's",
+            "try family='ordinal', which has none, or robust=True",
+        ),
+    }[worst.kind]
     return (
         f"{what} (p = {worst.p_value:.2g}), which would move a slope by "
-        f"{np.abs(worst.shift).max():.1f} standard errors; {remedy}, or family='ordinal'"
+        f"{np.abs(worst.shift).max():.1f} standard errors; {remedy}"
     )

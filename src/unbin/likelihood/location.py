@@ -1,0 +1,268 @@
+"""The location score of a table: slopes from the levels of blocks, not the shape of histograms.
+
+With s the values of the bins, the location score of a block is that of sᵀc alone, the sum of its
+people's values: W_b = s (sᵀ D_b)/v_b with v_b = sᵀ Σ_b s, Σ_b = S_b + τ² e eᵀ. It uses what blocks
+differ by in level and nothing of the shape of their histograms; nuisance parameters have the
+weights (Σ Σ_b)⁻¹ (Σ D_b) of all blocks. Statistics are averaged over the block effects and not
+expanded around them, so that weights know nothing of the outcomes.
+
+Its root is right where the family is right in the mean alone. Under skewed features and noise the
+full score reads slopes off the shape of histograms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+
+from unbin._linalg import JITTER, solve_scaled
+from unbin._typing import BoolArray, FloatArray
+from unbin.likelihood.counts import representative_values
+from unbin.likelihood.moments import BlockMoments, map_moments
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
+from unbin.likelihood.start import step_scale
+
+_STEPS = 25
+_LEAST_OWN = 0.05
+"""Share of a block's residual that is its own, at least."""
+_REACHED = 1e-4
+"""Standard errors from the root at which it is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """The location score at one value of the parameters.
+
+    Attributes
+    ----------
+    scores : (B, p)
+    bread : (p, p)
+        A⁻¹ with A = Σ W_bᵀ D_b.
+    model : (p, p)
+        Covariance of the root if the model is right.
+    leverage : (B,)
+        Of each block's level on itself.
+    """
+
+    scores: FloatArray
+    bread: FloatArray
+    model: FloatArray
+    leverage: FloatArray
+
+    def covariance(self) -> FloatArray:
+        """Return the covariance of the root by blocks, each as if it had not been fitted (CR3)."""
+        tells = np.abs(self.scores).sum(axis=1) > 0
+        scores = (self.scores / np.maximum(1 - self.leverage, _LEAST_OWN)[:, None])[tells]
+        n = max(len(scores), 1)
+        centred = scores - scores.sum(axis=0) / n
+        meat = centred.T @ centred * ((n - 1) / n)
+        return np.asarray(self.bread @ meat @ self.bread.T)
+
+
+def location_score(
+    problem: Problem, free: FloatArray, penalty: FloatArray, *, held: bool = False
+) -> Location:
+    """Return the location score at ``free``, in one pass over the rows.
+
+    ``held``: with nuisance parameters that are given.
+    """
+    plain, values, used = (
+        replace(problem, effects=None),
+        bin_values(problem),
+        used_statistics(problem),
+    )
+
+    def weigh(part: BlockMoments) -> LocationPart:
+        said, at = evidence(plain, part), part.blocks
+        return location_part(plain, said, at, values[at], used[at])
+
+    return located(problem, map_moments(plain, free, weigh), penalty, held=held)
+
+
+def locate(
+    problem: Problem, free: FloatArray, penalty: FloatArray
+) -> tuple[FloatArray, Location, bool]:
+    """Solve the location score from ``free``; return its root, the score there and if it is one.
+
+    Where levels ask for slopes that explain more than the whole spread of the outcome there is no
+    root: nuisance parameters then stay as they are in ``free``.
+    """
+    for held in (False, True):
+        found = _solve(problem, free, penalty, held=held)
+        if found[2]:
+            break
+    return found
+
+
+def _solve(
+    problem: Problem, free: FloatArray, penalty: FloatArray, *, held: bool
+) -> tuple[FloatArray, Location, bool]:
+    cap, at = step_scale(problem, free), free
+    for _ in range(_STEPS):
+        found = location_score(problem, at, penalty, held=held)
+        step = found.bread @ (found.scores.sum(axis=0) - penalty * at)
+        errors = np.sqrt(np.maximum(np.diag(found.model), 1e-300))
+        moves = found.model.diagonal() > 0
+        if not np.isfinite(step).all():
+            break
+        if (np.abs(step / errors)[moves] < _REACHED).all():
+            return at, found, True
+        at = at + step / max(1.0, float((np.abs(step) / cap).max(initial=0.0)))
+    return at, found, False
+
+
+def bin_values(problem: Problem) -> FloatArray:
+    """Return the value of each statistic in the sum of a block's values, (B, L).
+
+    Representative values of the bins less their mean, so that results do not depend on where the
+    outcome has its zero; where the mean was published, the total alone.
+    """
+    counts, valid = problem.counts, problem.counts.valid()
+    values, people = representative_values(counts), np.maximum(counts.count, 0.0) * valid
+    values = (values - (people * values).sum() / max(people.sum(), 1.0)) * valid
+    if problem.means is None:
+        return values
+    told = np.isfinite(problem.means.mean)
+    return np.column_stack([np.where(told[:, None], 0.0, values), told.astype(float)])
+
+
+def slopes_of(problem: Problem) -> slice:
+    """Return where the slopes are among the free parameters."""
+    shift = int(problem.design.fit_intercept) - int(problem.coordinates.fixed_intercept)
+    return slice(shift, problem.coordinates.n_slopes)
+
+
+def share_of_shape(full: FloatArray, location: FloatArray, slopes: slice) -> FloatArray:
+    """Return 1 - V_full/V_location of each slope: how much of its information is from the shape."""
+    ours, theirs = np.diag(full)[slopes], np.diag(location)[slopes]
+    ok = (theirs > 0) & (ours > 0)
+    return np.where(ok, np.clip(1 - ours / np.where(ok, theirs, 1.0), 0.0, 1.0), np.nan)
+
+
+# -- sums over blocks ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LocationPart:
+    """What some blocks contribute to the location score.
+
+    Attributes
+    ----------
+    scores, residual, level : (b, p), (b, L), (b, p)
+        W_bᵀ r_b for slopes, r_b, and sᵀ D_b/√v_b.
+    slope, square, side : (p, p), (p, p), (p, L)
+        Σ W_bᵀ P_b D_b, Σ W_bᵀ Σ_b W_b and Σ W_bᵀ Σ_b.
+    covariance, derivative, kept : (L, L), (L, p), (L, p)
+        Σ Σ_b, Σ D_b and Σ P_b D_b.
+    """
+
+    scores: FloatArray
+    residual: FloatArray
+    level: FloatArray
+    slope: FloatArray
+    square: FloatArray
+    side: FloatArray
+    covariance: FloatArray
+    derivative: FloatArray
+    kept: FloatArray
+
+
+def location_part(
+    problem: Problem, said: Evidence, blocks: slice, values: FloatArray, used: BoolArray
+) -> LocationPart:
+    """Return what some blocks contribute; ``used`` (b, L) marks what was published of them."""
+    sigma, level = variance_of(problem, said), _levels(problem, said, values)
+    weight = level_weights(problem, said, values)
+    kept, residual, known = (
+        kept_derivative(problem, said, blocks),
+        said.residual * used,
+        used.any(axis=1),
+    )
+    along = sigma @ weight
+    return LocationPart(
+        scores=np.einsum("blp,bl->bp", weight, residual),
+        residual=residual,
+        level=level,
+        slope=np.einsum("blp,blq->pq", weight, kept),
+        square=np.einsum("blp,blq->pq", weight, along),
+        side=along.sum(axis=0).T,
+        covariance=sigma[known].sum(axis=0),
+        derivative=said.derivative[known].sum(axis=0),
+        kept=kept[known].sum(axis=0),
+    )
+
+
+def located(
+    problem: Problem, parts: Iterable[LocationPart], penalty: FloatArray, *, held: bool = False
+) -> Location:
+    """Put the contributions of all blocks together."""
+    found, n, p = list(parts), problem.coordinates.n_slopes, len(penalty)
+
+    def total(name: str) -> FloatArray:
+        return reduce(np.add, [getattr(part, name) for part in found])
+
+    covariance, kept = total("covariance"), total("kept")
+    weights = np.zeros((len(covariance), p - n))
+    if problem.counts.shared and not held:
+        weights = np.asarray(solve_scaled(covariance, total("derivative")[:, n:]))
+    own = np.concatenate([part.scores for part in found])
+    residual = np.concatenate([part.residual for part in found])
+    scores = np.concatenate([own[:, :n], residual @ weights], axis=1)
+    slope = np.concatenate([total("slope")[:n], weights.T @ kept])
+    side, model = total("side")[:n] @ weights, np.zeros((p, p))
+    model[:n, :n], model[:n, n:], model[n:, :n] = total("square")[:n, :n], side, side.T
+    model[n:, n:] = weights.T @ covariance @ weights
+    if not weights.any():  # nuisance parameters stay where the full score has them
+        slope[n:] = 0.0
+        slope[n:, n:] = np.eye(p - n)
+    bread = np.linalg.pinv(slope + np.diag(penalty))
+    level = np.concatenate([part.level for part in found])[:, :n]
+    leverage = ((level @ bread[:n, :n]) * level).sum(axis=1)
+    return Location(scores, bread, bread @ model @ bread.T, leverage)
+
+
+def level_weights(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
+    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p)."""
+    spread = _spread(problem, said, values)
+    share = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), 0.0)
+    level = _levels(problem, said, values) * share[:, None]
+    return np.asarray(values[:, :, None] * level[:, None, :])
+
+
+def _levels(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
+    """Return sᵀ D_b/√v_b, (b, p)."""
+    by_value, spread = (
+        np.einsum("bl,blp->bp", values, said.derivative),
+        _spread(problem, said, values),
+    )
+    return np.asarray(by_value / np.where(spread > 0, spread, np.inf)[:, None])
+
+
+def _spread(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
+    """Return √v_b, (b,)."""
+    v = np.einsum("bl,blk,bk->b", values, variance_of(problem, said), values)
+    return np.asarray(np.sqrt(np.maximum(v, 0.0)))
+
+
+def variance_of(problem: Problem, said: Evidence) -> FloatArray:
+    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L)."""
+    shift = said.shift
+    return np.asarray(said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None])
+
+
+def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> FloatArray:
+    """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
+    if not said.hidden.shape[2]:
+        return np.asarray(said.derivative)
+    used = used_statistics(problem)[blocks]
+    used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
+    sigma = variance_of(problem, said) * (used[:, :, None] & used[:, None, :])
+    root = said.hidden * used[:, :, None]
+    told = np.linalg.solve(
+        sigma + JITTER * np.eye(used.shape[1]), said.derivative * used[:, :, None]
+    )
+    return np.asarray(said.derivative - said.hidden @ (root.swapaxes(1, 2) @ told))
