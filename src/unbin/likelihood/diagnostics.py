@@ -283,7 +283,7 @@ def _notes(
     found = []
     if verdict.reasons and goodness.ratio > _OVERDISPERSED and goodness.p_value < _LEVEL:
         found.append(f"blocks differ {goodness.ratio:.1f} times as much as the model says")
-    if fit.robust:
+    if fit.levels:
         found.append(
             "slopes are estimated from the levels of blocks alone, not from the shape of their "
             "histograms"
@@ -291,7 +291,7 @@ def _notes(
     if context is not None and context.p_value < _LEVEL:
         found.append(_context_note(design, fit, context, d))
     tests = fit.specification
-    if tests is not None and not fit.robust and (tests.share[:d] > _SHAPED).any():
+    if tests is not None and not fit.levels and (tests.share[:d] > _SHAPED).any():
         n = int((tests.share[:d] > _SHAPED).sum())
         found.append(
             f"{n} of {d} coefficients rest mostly on the shape of histograms within blocks, which "

@@ -10,7 +10,7 @@ from scipy.special import fdtrc
 from unbin._linalg import inverse_form
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
-from unbin.exceptions import ReleaseError
+from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
@@ -98,6 +98,11 @@ def fit_likelihood(
             "release: must distinguish people, got one bin or one value for everybody; publish "
             "more bins"
         )
+    if robust and not testable(problem):
+        raise ParameterError(
+            "robust: takes histograms or means of everybody in memory or in parts, got order "
+            "statistics, rows that are a sample, or tensors; leave it out"
+        )
     penalty = ridge_penalty(problem, alpha * units.slope**2)
     if start is None:
         free = starting_point(problem)
@@ -120,7 +125,7 @@ def fit_likelihood(
         context = _test_context(problem, result, penalty, n_features, tol, max_iter)
     found = replace(infer(problem, result, penalty, n_features=n_features), context=context)
     if found.specification is not None and (robust or _needs_levels(problem, result.free, found)):
-        found = at_location(problem, found, result.free, penalty)
+        found = at_location(problem, found, result.free, penalty, robust=robust)
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 

@@ -96,8 +96,10 @@ class LikelihoodFit:
         That contextual effects, which were fitted, are 0.
     location : LocationFit or None
         The root of the location score beside the full one.
-    robust : bool
+    levels : bool
         Whether theta is that root.
+    robust : bool
+        Whether that was asked for.
     """
 
     theta: FloatArray
@@ -126,6 +128,7 @@ class LikelihoodFit:
     specification: Specification | None = None
     context: Test | None = None
     location: LocationFit | None = None
+    levels: bool = False
     robust: bool = False
 
     def told(self) -> BoolArray:
@@ -286,7 +289,7 @@ def location_fit(problem: Problem, free: FloatArray, found: Specification) -> Lo
 
 
 def at_location(
-    problem: Problem, fit: LikelihoodFit, free: FloatArray, penalty: FloatArray
+    problem: Problem, fit: LikelihoodFit, free: FloatArray, penalty: FloatArray, *, robust: bool
 ) -> LikelihoodFit:
     """Return a fit at the root of the location score; ``free`` is that of the full one.
 
@@ -304,7 +307,8 @@ def at_location(
         model_covariance=jacobian @ found.model @ jacobian.T,
         location=LocationFit(theta, cov),
         status=fit.status if converged else Status.NOT_CONVERGED,
-        robust=True,
+        levels=True,
+        robust=robust,
     )
 
 
@@ -324,9 +328,9 @@ def covariance(
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread, times (B - 1)/B for scores
     with leverage (CR3) and B/(B - p) for others, where there are twice as many blocks as
     parameters; else bread M bread times max(1, Q/df), M = J the model's variance of the score.
-    Where few blocks inform a coefficient, as of a rare feature, their scores are fitted to nearly 0 and
-    the sandwich comes out many times too small: no variance of such a coefficient is below that of
-    the model, and none at all below a good third of it.
+    Where few blocks inform a coefficient, as of a rare feature, their scores are fitted to nearly
+    0 and the sandwich comes out many times too small: no variance of such a coefficient is below
+    that of the model, and none at all below a good third of it.
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
 from unbin.likelihood.start import step_scale
 
-_STEPS = 25
+_STEPS = 40
 _LEAST_OWN = 0.05
 """Share of a block's residual that is its own, at least."""
 _REACHED = 1e-4
@@ -101,7 +101,7 @@ def locate(
 def _solve(
     problem: Problem, free: FloatArray, penalty: FloatArray, *, held: bool
 ) -> tuple[FloatArray, Location, bool]:
-    cap, at = step_scale(problem, free), free
+    cap, at, last = step_scale(problem, free), free, np.zeros(len(free))
     for _ in range(_STEPS):
         found = location_score(problem, at, penalty, held=held)
         step = found.bread @ (found.scores.sum(axis=0) - penalty * at)
@@ -111,7 +111,10 @@ def _solve(
             break
         if (np.abs(step / errors)[moves] < _REACHED).all():
             return at, found, True
-        at = at + step / max(1.0, float((np.abs(step) / cap).max(initial=0.0)))
+        if step @ (last / cap**2) < 0:  # there and back
+            cap = 0.5 * cap
+        last = step / max(1.0, float((np.abs(step) / cap).max(initial=0.0)))
+        at = at + last
     return at, found, False
 
 
@@ -125,7 +128,7 @@ def bin_values(problem: Problem) -> FloatArray:
     values, people = representative_values(counts), np.maximum(counts.count, 0.0) * valid
     values = (values - (people * values).sum() / max(people.sum(), 1.0)) * valid
     if problem.means is None:
-        return values
+        return np.asarray(values)
     told = np.isfinite(problem.means.mean)
     return np.column_stack([np.where(told[:, None], 0.0, values), told.astype(float)])
 

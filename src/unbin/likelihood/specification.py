@@ -2,8 +2,8 @@
 
 *Shape*. If the family is right and blocks differ for no reason related to the features, the
 location score (:mod:`unbin.likelihood.location`) vanishes at the root of the full score but for
-noise. Its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away; with ψ_b = A⁻¹ W_bᵀ r_b - J⁻¹ D_bᵀ Σ_b⁻¹ r_b the
-variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
+noise. Its one-step root is δ = A⁻¹ Σ W_bᵀ r_b away; with ψ_b = A⁻¹ W_bᵀ r_b - J⁻¹ D_bᵀ Σ_b⁻¹ r_b
+the variance of δ is V = Σ ψ_b ψ_bᵀ B/(B - p) (Hausman's test, by blocks; F).
 
 *Extensions*. Score tests, by blocks, that the effect of a feature is not curved (its square), that
 the scale does not change with it, and that edges lie where the family says: that people are not

@@ -5,9 +5,10 @@ its standard error is above a fifth of the outcome's standard deviation on the l
 that of the feature, and *estimated* otherwise: its own size has no part in it.
 
 A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged, or
-fails a specification test: that of the shape at 5 %, or an extension at 1 % (over all that are
-tested) that would move a slope by more than its standard error. Over right models of 76 designs
-that flags 3 %. Q/df has no part in it either: it is large in most fits that are harmless, and names
+fails a specification test: that of the shape at 3 % (5 % with fewer than 100 blocks), that of
+contextual effects at 0.1 %, or an extension at 1 % (over all that are tested) that would move a
+slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that flags
+about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that are harmless, and names
 the cause once a test has spoken. What cannot be told from one table, such as blocks that differ for
 reasons related to the features, is told by none of these.
 """
@@ -35,9 +36,14 @@ _LOADING = 1e-3
 """Squared loading on a direction without information from which on a slope is not estimable."""
 _LARGEST_STEP = 15.0
 """Largest effect of one feature on eta over its range, on a log or logit scale."""
-_SHAPE_LEVEL, _EXTENSION_LEVEL = 0.05, 0.01
+_SHAPE_LEVEL, _SHAPE_LEVEL_OF_FEW, _MANY_BLOCKS = 0.03, 0.05, 100
+"""p value of the shape test that speaks against a fit; with few blocks it rejects too rarely."""
+_CONTEXT_LEVEL = 1e-3
+_EITHER = "the family is wrong, or blocks differ for reasons related to the features"
 _LARGEST_SHIFT = 1.0
-"""Standard errors by which an extension may move a slope."""
+"""Standard errors by which the shape of histograms may move a slope beside other tables."""
+_EXTENSION_LEVELS = ((1e-2, 1.0), (1e-4, 0.2))
+"""p values of an extension, over all that are tested, and standard errors that it moves a slope."""
 BLOCKS_PER_SLOPE = 3
 
 
@@ -235,11 +241,18 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     tests = fit.specification
     if tests is None:
         return found
-    if tests.shape.p_value < _SHAPE_LEVEL and not fit.robust and _moves(design, fit, d):
+    level = _SHAPE_LEVEL if fit.n_blocks >= _MANY_BLOCKS else _SHAPE_LEVEL_OF_FEW
+    if tests.shape.p_value < level and not fit.robust and _moves(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
-            f"{tests.shape.p_value:.2g}): the family is wrong, or blocks differ for reasons "
-            "related to the features; try family='ordinal', robust=True, or more tables"
+            f"{tests.shape.p_value:.2g}): {_EITHER}; try family='ordinal', robust=True, or more "
+            "tables"
+        )
+    elif tests.context.p_value < _CONTEXT_LEVEL and len(design.scale) == d:
+        found.append(
+            "block means of the features have effects of their own (score test, p = "
+            f"{tests.context.p_value:.2g}): {_EITHER}; try family='ordinal', contextual=True, or "
+            "more tables"
         )
     worst = worst_extension(tests.extensions)
     if worst is not None:
@@ -262,12 +275,16 @@ def _moves(design: Design, fit: LikelihoodFit, d: int) -> bool:
 
 
 def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
-    """Return the extension that is most significant among those that would move a slope."""
-    level = _EXTENSION_LEVEL / max(len(extensions), 1)
+    """Return the extension that is most significant among those that would move a slope.
+
+    The surer it is, the less it need move one: the shift is to first order only.
+    """
+    n = max(len(extensions), 1)
     telling = [
         each
         for each in extensions
-        if each.p_value < level and np.abs(each.shift).max(initial=0.0) > _LARGEST_SHIFT
+        for level, least in _EXTENSION_LEVELS
+        if each.p_value < level / n and np.abs(each.shift).max(initial=0.0) > least
     ]
     return min(telling, key=lambda each: each.p_value, default=None)
 
