@@ -14,7 +14,7 @@ from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
-from unbin.likelihood.effects import separate_variance, solve_with_effects
+from unbin.likelihood.effects import block_variance, separate_variance, solve_with_effects
 from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.location import slopes_of
@@ -112,6 +112,8 @@ def fit_likelihood(
     if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
+        if result.status in (Status.NOT_CONVERGED, Status.POOLED):
+            problem, result = _effects_first(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
             problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
@@ -229,6 +231,25 @@ def solve(
     pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
     better = [each for each in found if _explains_more(problem, each, pooled)]
     return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
+
+
+def _effects_first(
+    problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
+) -> tuple[Problem, ScoringResult]:
+    """Solve with the block effects that slopes of 0 leave, where there is no root without any.
+
+    Effects that are large beside the noise leave slopes to explain levels that they cannot.
+    """
+    pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+    variance = block_variance(pooled.sums, np.zeros(len(penalty)), 1)
+    if variance == 0:
+        return problem, result
+    changed = replace(problem, block_variance=variance)
+    cap = 0.25 * step_scale(problem, pooled.free)
+    found = solve_quasi_score(changed, pooled.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    if not _is_final(changed, found):
+        return problem, result
+    return changed, replace(found, n_iter=result.n_iter + found.n_iter)
 
 
 def solve_quickly(
