@@ -25,8 +25,15 @@ from unbin.likelihood.location import (
     variance_of,
 )
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import Evidence, evidence, used_statistics
-from unbin.likelihood.specification import LEVELS_ALONE, UNTESTED, Specification, Test
+from unbin.likelihood.quasi_score import Evidence, ScoreSums, evidence, used_statistics
+from unbin.likelihood.specification import (
+    LEVELS_ALONE,
+    UNTESTED,
+    Extension,
+    Specification,
+    Test,
+    told_apart,
+)
 
 
 def can_test(problem: JointProblem) -> bool:
@@ -74,12 +81,39 @@ def specify_joint(
     moves = np.diag(apart) > LEVELS_ALONE * np.diag(location)[slopes]
     square, rank = inverse_form(shift[slopes][moves], apart[np.ix_(moves, moves)])
     test = Test(square, rank, np.inf, float(chdtrc(rank, square))) if rank else UNTESTED
+    errors = np.sqrt(np.maximum(np.diag(full)[slopes], 1e-300))
+    levels = [
+        _levels(t, own, bread, slopes, errors)
+        for t, (table, own) in enumerate(zip(problem.tables, sums.tables, strict=True))
+        if table.block_variance == 0
+    ]
     return Specification(
         shape=test,
         share=share_of_shape(full, location, slopes),
         location_shift=shift,
         location_covariance=location,
+        extensions=tuple(each for each in levels if each is not None),
     )
+
+
+def _levels(
+    t: int, sums: ScoreSums, bread: FloatArray, slopes: slice, errors: FloatArray
+) -> Extension | None:
+    """Test that the blocks of a table have no levels of their own, and what these would move.
+
+    Where a table is by groups of a feature, its effect is then not the straight line of the model.
+    None where slopes explain any levels.
+    """
+    tells = sums.block_hold > 0
+    pull, hold, along = sums.block_pull[tells], sums.block_hold[tells], sums.block_along[tells]
+    left = np.diag(hold) - along @ bread @ along.T
+    basis = told_apart(left, np.diag(hold))
+    if not basis.shape[1]:
+        return None
+    step = np.linalg.solve(basis.T @ left @ basis, basis.T @ pull)
+    statistic = float((basis.T @ pull) @ step)
+    shift = -(bread @ along.T @ (basis @ step))[slopes] / errors
+    return Extension(t, "levels", float(chdtrc(basis.shape[1], statistic)), shift)
 
 
 def _said(problem: JointProblem, sums: JointSums) -> list[tuple[Problem, Evidence]]:

@@ -94,8 +94,8 @@ class Extension:
     Attributes
     ----------
     feature : int
-        Counted from 0; -1 where it is not about a feature.
-    kind : {"curvature", "scale", "shape"}
+        Counted from 0, -1 where it is not about a feature; of levels the table.
+    kind : {"curvature", "scale", "shape", "levels"}
     p_value : float
     shift : (d,)
         By how much the slopes would move, in their standard errors.
@@ -459,7 +459,7 @@ def _extensions(
         squared = whole.squared[np.ix_(at, at)]
         left = squared - crossed @ bread @ crossed.T
         scores = (whole.added[:, at] - whole.scores @ (bread @ crossed.T))[tells]
-        basis = _told_apart(left, squared)
+        basis = told_apart(left, squared)
         test = _by_blocks((scores @ basis).sum(axis=0), scores @ basis, len(information))
         if not np.isfinite(test.p_value):
             continue
@@ -469,7 +469,7 @@ def _extensions(
     return tuple(found)
 
 
-def _told_apart(left: FloatArray, squared: FloatArray) -> FloatArray:
+def told_apart(left: FloatArray, squared: FloatArray) -> FloatArray:
     """Return the directions, (k, r), in which extensions differ from what is fitted already."""
     size = np.sqrt(np.maximum(np.diag(squared), 1e-300))
     values, vectors = np.linalg.eigh(left / np.outer(size, size))

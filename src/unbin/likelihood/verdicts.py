@@ -7,10 +7,10 @@ that of the feature, and *estimated* otherwise: its own size has no part in it.
 A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged, or
 fails a specification test: that of the shape at 3 % (5 % with fewer than 100 blocks), that of
 contextual effects at 0.1 %, or an extension at 1 % (over all that are tested) that would move a
-slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that flags
-about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that are harmless, and names
-the cause once a test has spoken. What cannot be told from one table, such as blocks that differ for
-reasons related to the features, is told by none of these.
+slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that
+flags about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that
+are harmless, and names the cause once a test has spoken. What cannot be told from one table, such
+as a floor inside an open bin, is told by none of these.
 """
 
 from __future__ import annotations
@@ -298,6 +298,10 @@ def _extension_text(worst: Extension) -> str:
         "scale": (
             f"the spread of the outcome changes with feature {worst.feature}",
             "try target_transform or family='ordinal'",
+        ),
+        "levels": (
+            f"blocks of table {worst.feature + 1} differ by more than the features explain",
+            "let the effect of what it is by be curved, or leave the table out",
         ),
         "shape": (
             "the outcome has another shape than the family's",
