@@ -10,7 +10,8 @@ contextual effects at 0.1 %, or an extension at 1 % (over all that are tested) t
 slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that
 flags about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that
 are harmless, and names the cause once a test has spoken. What cannot be told from one table, such
-as a floor inside an open bin, is told by none of these.
+as a floor inside an open bin, is told by none of these. Of several tables the covariance is the
+model's: there a Q/df above 3 speaks against the fit.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ _LARGEST_SHIFT = 1.0
 _EXTENSION_LEVELS = ((1e-2, 1.0), (1e-4, 0.2))
 """p values of an extension, over all that are tested, and standard errors that it moves a slope."""
 BLOCKS_PER_SLOPE = 3
+_LARGEST_MISFIT = 3.0
+"""Q/df of several tables, whose covariance is the model's; effects as large as the noise make it 2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +241,12 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
         )
     if (_steps(design, family, fit) > _LARGEST_STEP).any():
         found.append("a slope diverged: some features separate the outcomes")
+    if fit.tables and fit.df > 0 and fit.misfit / fit.df > _LARGEST_MISFIT:
+        found.append(
+            f"the tables differ from the model {fit.misfit / fit.df:.1f} times as much as it says, "
+            "and standard errors of several tables rest on it: the family is wrong, or effects are "
+            "not what the features say; try family='ordinal', or curved effects"
+        )
     tests = fit.specification
     if tests is None:
         return found
