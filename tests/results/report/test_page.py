@@ -38,7 +38,7 @@ def test_every_section_is_there(html):
         "How to read this",
         "What was published",
         "Coefficients",
-        "What the table identifies",
+        "What the table tells",
         "Published against fitted",
         "Convergence",
         "How this page was made",
@@ -207,7 +207,7 @@ def test_a_release_that_cannot_tell_is_said_first():
     html = render_report(model, title="few")
     words = text_of(html)
     assert "verdict doubt" in html
-    assert "The coefficients cannot be relied on." in words
+    assert "Not estimable: a single block does not tell the coefficients" in words
     assert "No block has counts of 11 people or more, so none is drawn." in words
     assert "People <11" in words
     assert "日本語 🙂" in words
@@ -324,7 +324,7 @@ def test_every_table_has_a_section(several, joint):
         "The tables",
         "Coefficients",
         "What each table told",
-        "What the tables identify",
+        "What the tables tell",
         f"Table {first}",
         f"Table {second}",
         "Convergence",
