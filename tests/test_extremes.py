@@ -112,7 +112,9 @@ def test_an_attack_that_runs_out_of_range_is_no_attack(monkeypatch):
 
 # -- outcomes that say nothing ---------------------------------------------------------------------
 
-NOTHING = "release: must distinguish people, got one bin or one value for everybody; publish more"
+NOTHING = (
+    "release: must distinguish people, got one bin, one value or no count for everybody; publis"
+)
 
 
 @pytest.mark.parametrize("family", sorted(FAMILIES))
@@ -129,8 +131,7 @@ def test_a_list_in_which_most_have_the_largest_value_is_cut_below_it():
     y = (np.arange(N) >= 8).astype(float)
     listed = Release.from_values({"block": CODES, "value": y}).align(CODES)
     counted = unbin.aggregate(y, CODES, bins=[-np.inf, 0.5, np.inf]).align(CODES)
-    with pytest.warns(unbin.exceptions.IdentificationWarning):
-        fits = [AggregatedGLM("binomial").fit(X, target) for target in (listed, counted)]
+    fits = [AggregatedGLM("binomial").fit(X, target) for target in (listed, counted)]
     np.testing.assert_allclose(fits[0].coef_, fits[1].coef_, rtol=1e-6)
 
 

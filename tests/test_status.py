@@ -10,7 +10,7 @@ def test_every_status_is_a_sentence_that_says_whether_it_converged(status):
     assert len(status.value.split()) > 5
     assert status.value.startswith("converged: ") <= status.converged
     assert not (status.converged and status.value.startswith("not "))
-    assert status.identified == (not status.value.startswith("not identified: "))
+    assert status.identified == (not status.value.startswith("not estimable: "))
 
 
 def test_what_stopped_early_has_not_converged():

@@ -220,7 +220,7 @@ def test_rounding_of_a_few_people_is_not_read_as_more_than_it_says():
     """Counts rounded to 5 in blocks of about 2 and about 5 people.
 
     A normal law of so few people pulled slopes to 0: half of them were 3 standard errors off, and
-    called identified.
+    called precise.
     """
     off, unsure, small = [], 0, 0
     for seed in range(12):
@@ -230,7 +230,7 @@ def test_rounding_of_a_few_people_is_not_read_as_more_than_it_says():
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model = unbin.AggregatedGLM().fit(sim.X, rounded(table).align(sim.blocks))
-            if model.diagnostics_.identified:
+            if "imprecise" not in model.diagnostics_.verdicts:
                 off.append(np.abs(model.coef_ - sim.coef) / model.standard_errors_)
             elif size == 2:
                 unsure += 1

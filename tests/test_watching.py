@@ -5,6 +5,7 @@ import signal
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import unbin
 from tests.helpers.cli import run, write_release
@@ -12,7 +13,7 @@ from tests.helpers.people import simulate_patients
 from unbin._watching import Stage, Step, watching
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
-from unbin.exceptions import FitInterruptedError, IdentificationWarning
+from unbin.exceptions import FitInterruptedError
 from unbin.likelihood import choice
 
 
@@ -102,7 +103,7 @@ def test_a_keyboard_interrupt_before_the_first_score_goes_through(monkeypatch):
 
 def test_watching_ends_with_its_block():
     X, target = _data()
-    with pytest.warns(IdentificationWarning), watching(lambda _: True):
+    with pytest.warns(ConvergenceWarning), watching(lambda _: True):
         unbin.AggregatedGLM().fit(X, target)
     assert unbin.AggregatedGLM().fit(X, target).status_.converged
 

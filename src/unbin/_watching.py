@@ -152,19 +152,19 @@ class Status(Enum):
         "ranks change at every step, so try another init"
     )
     CONSTANT = (
-        "not identified: one constant satisfies every published statistic, so predictions that are "
+        "not estimable: one constant satisfies every published statistic, so predictions that are "
         "the same for everybody fit perfectly; matching needs a finer table"
     )
     SEPARATED = (
-        "not identified: every published target lies at an end of the family's domain, so "
+        "not estimable: every published target lies at an end of the family's domain, so "
         "matching separates the people perfectly and only the ridge alpha bounds the slopes"
     )
     RESTARTS_DISAGREE = (
-        "not identified: restarts reach the same objective with different coefficients; matching "
+        "not estimable: restarts reach the same objective with different coefficients; matching "
         "needs more blocks, or blocks that differ more"
     )
     ONE_BLOCK = (
-        "not identified: with a single block any order of the people satisfies the release; "
+        "not estimable: with a single block any order of the people satisfies the release; "
         "matching needs blocks that differ"
     )
 
@@ -178,8 +178,8 @@ class Status(Enum):
 
     @property
     def identified(self) -> bool:
-        """False where matching does not identify the coefficients."""
-        return not self.value.startswith("not identified")
+        """False where matching does not tell the coefficients."""
+        return not self.value.startswith("not estimable")
 
 
 _CONVERGED = {

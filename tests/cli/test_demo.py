@@ -14,7 +14,7 @@ def test_demo_prints_estimates_beside_the_truth(tmp_path):
         assert wanted in result.output
     assert "  county: Release: 150 blocks" in result.output
     assert "  age group, sex: Release: 8 blocks" in result.output
-    assert "identified: 158 blocks" in result.output
+    assert "  estimated: all 3 coefficients; 158 blocks, no specification test " in result.output
     assert run("demo", "--seed", "1", "--output", tmp_path).output == result.output
     assert result.stdout.splitlines()[-1] == f"Report: {tmp_path / 'report.html'}"
     assert (tmp_path / "report.html").exists()

@@ -596,8 +596,7 @@ def test_counts_hidden_altogether_are_no_evidence():
     hidden = unbin.Release.from_histogram(nothing, n="n", count_low="low", count_high="high")
     sex = TARGET.table("sex")
     model = AggregatedGLM().fit(X, join(hidden.align(IDS["county"]), sex))
-    assert not model.diagnostics_.identified
-    assert model.standard_errors_[[0, 2]].min() > 0.15  # .03 with all tables
+    assert model.diagnostics_.verdicts == ("imprecise", "estimated", "imprecise")
     assert model.standard_errors_[1] < 0.1  # that of sex is told by its own table
 
 

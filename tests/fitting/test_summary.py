@@ -9,7 +9,7 @@ import pytest
 
 import unbin
 from unbin.datasets import simulate
-from unbin.exceptions import ParameterError
+from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 
 TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
@@ -62,8 +62,13 @@ def test_model_summaries():
     target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
     model = unbin.AggregatedGLM().fit(frame, target)
     text = str(model.summary())
-    for wanted in ("intercept", "age", "dose", "Blocks:", "identified: 60 blocks", "Q/df"):
+    for wanted in ("intercept", "age", "dose", "Blocks:", "all 2 coefficients; 60 blocks", "Q/df"):
         assert wanted in text
+    share = model.diagnostics_.shape_share
+    assert (
+        f"Information from the shape within blocks: {100 * share[0]:.2g} % on age; "
+        f"{100 * share[1]:.2g} % on dose."
+    ) in text
     tidy = model.tidy(0.9)
     assert list(tidy["term"]) == ["intercept", "age", "dose"]
     np.testing.assert_allclose(tidy["estimate"][1:], model.coef_)
@@ -71,9 +76,33 @@ def test_model_summaries():
     np.testing.assert_allclose(
         np.column_stack([tidy["conf_low"], tidy["conf_high"]])[1:], model.conf_int(0.9)
     )
+    assert list(tidy["df"]) == [57] * 3
+    assert list(tidy["verdict"]) == ["", "estimated", "estimated"]
+    np.testing.assert_allclose(tidy["information_shape"], [np.nan, *share])
+    np.testing.assert_allclose(tidy["efficiency"], [np.nan, *model.diagnostics_.efficiency])
     glance = model.glance()
     assert bool(glance["identified"][0])
+    assert bool(glance["trusted"][0])
     assert glance["n_blocks"][0] == 60
+
+
+def test_coefficients_that_are_no_good_are_named():
+    people = simulate(2000, 3, 60, between=0.3, random_state=0)
+    people.X[:, 1] = 1.0
+    people.X[:, 2] *= np.random.default_rng(0).random(2000) < 0.002  # hardly anybody has it
+    target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
+    with pytest.warns(IdentificationWarning, match="1 of 3 features are the same for everybody"):
+        model = unbin.AggregatedGLM().fit(people.X, target)
+    assert model.diagnostics_.verdicts == ("estimated", "not estimable", "imprecise")
+    text = str(model.summary())
+    assert "\nImprecise: x2.\nNot estimable: x1.\n" in text
+    assert model.tidy()["verdict"].tolist() == ["", "estimated", "not estimable", "imprecise"]
+
+
+def test_tails_are_those_of_student():
+    table = Coefficients(("a",), np.array([2.0]), np.array([1.0]), 0.95, 10.0)
+    np.testing.assert_allclose(table.interval(), [[2 - 2.228139, 2 + 2.228139]], atol=1e-6)
+    assert table.p[0] == pytest.approx(0.07338803, abs=1e-7)
 
 
 @pytest.mark.parametrize("level", [2, 1, 0, -0.5, float("nan"), "0.9", True])

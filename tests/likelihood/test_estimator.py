@@ -1,7 +1,6 @@
 """The likelihood through the estimator: scores, families, diagnostics, means."""
 
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,10 +10,6 @@ import unbin
 from tests.helpers.releases import mean_release, quantile_release
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ReleaseError
-from unbin.families import get_family
-from unbin.likelihood import fit_likelihood
-from unbin.likelihood.diagnostics import identification
-from unbin.rows.design import lay_out
 
 
 def published(family="gaussian", bins=8, seed=0, n=5000, n_blocks=50, **kwargs):
@@ -183,16 +178,18 @@ def test_the_same_people_in_shifted_blocks_are_identified():
 
 def test_two_pooled_bins_do_not_tell_the_scale():
     people, target = published(bins=2)
-    with pytest.warns(IdentificationWarning, match="not identified"):
+    with pytest.warns(IdentificationWarning, match="not estimable"):
         model = unbin.AggregatedGLM().fit(people.X, target)
     assert not model.diagnostics_.identified
 
 
-def test_unrelated_features_are_not_identified():
+def test_slopes_of_unrelated_features_are_estimated_and_0():
     people, target = published()
     noise = np.random.default_rng(0).normal(size=people.X.shape)
-    with pytest.warns(IdentificationWarning, match="standard errors"):
-        unbin.AggregatedGLM().fit(noise, target)
+    noise += np.random.default_rng(1).normal(size=(len(target.release), 3))[target.codes]
+    model = unbin.AggregatedGLM().fit(noise[:, :3], target)
+    assert set(model.diagnostics_.verdicts) == {"estimated"}
+    assert (np.abs(model.coef_) < 4 * model.standard_errors_).all()
 
 
 def test_block_effects_are_noticed():
@@ -205,7 +202,7 @@ def test_block_effects_are_noticed():
     goodness = model.diagnostics_.goodness_of_fit
     assert goodness.ratio > 1.5
     assert goodness.p_value < 1e-3
-    assert any("may confound" in text for text in model.diagnostics_.warnings)
+    assert model.diagnostics_.block_sd == pytest.approx(0.4, rel=0.3)
     worst = model.diagnostics_.worst_blocks
     assert len(worst) == 5
     assert set(worst) <= set(names)
@@ -266,33 +263,6 @@ def test_ordinal_reads_whole_edges_as_counts():
     np.testing.assert_allclose(model.bin_values_[:3], [0, 1, 2.5])
     assert model.bin_values_[3] >= 4
     assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
-
-
-def test_a_runaway_slope_is_not_called_identified():
-    """It makes the standard errors look small beside the coefficients."""
-    sim = simulate(3000, 2, 60, family="poisson", between=0.3, coef=[0.5, -0.3], random_state=0)
-    target = unbin.aggregate(sim.y, sim.blocks, [-1.0, 0, 1, 2, 4, np.inf]).align(sim.blocks)
-    design = lay_out(sim.X, target.codes, len(target.release))
-    family = get_family("poisson")
-    fit = fit_likelihood(design, target.release, family)
-    assert identification(design, family, fit, 2).identified
-    ran_away = replace(fit, theta=fit.theta + np.array([0.0, 0.0, -18.0]))
-    found = identification(design, family, ran_away, 2)
-    assert not found.identified
-    assert "a slope diverged" in found.reason
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_block_means_do_not_disagree_with_a_model_that_is_right(seed):
-    """Wide bins of a bent link: their means are taken from the fit, not from their middles."""
-    sim = simulate(
-        6000, 3, 100, family="poisson", between=0.2, coef=[0.4, -0.3, 0.2], intercept=0.7,
-        random_state=seed,
-    )  # fmt: skip
-    target = unbin.aggregate(sim.y, sim.blocks, 6).align(sim.blocks)
-    model = unbin.AggregatedGLM("poisson").fit(sim.X, target)
-    assert model.diagnostics_.ecological_p_value > 1e-3
-    np.testing.assert_allclose(model.diagnostics_.ecological_coef, sim.coef, atol=0.2)
 
 
 def test_a_fit_that_runs_away_is_reported_and_does_not_crash():

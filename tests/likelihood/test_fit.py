@@ -10,12 +10,12 @@ from unbin._watching import Status, watching
 from unbin.families import get_family
 from unbin.likelihood import fit as fit_module
 from unbin.likelihood import fit_likelihood, scoring
-from unbin.likelihood.diagnostics import identification
 from unbin.likelihood.fit import _explains_more, pooled_fit
 from unbin.likelihood.problem import make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.scoring import ScoringResult, _Memory
 from unbin.likelihood.start import starting_point
+from unbin.likelihood.verdicts import judge
 from unbin.rows.design import lay_out
 
 
@@ -126,9 +126,9 @@ def test_no_fit_explains_its_table_worse_than_slopes_of_0(monkeypatch):
     np.testing.assert_array_equal(fit.theta[1:], 0.0)
     assert not fit.told().any()
     assert fit.theta[0] == pytest.approx(case.y.mean(), abs=0.1)
-    found = identification(case.design, get_family("gaussian"), fit, 4)
-    assert "slopes of 0" in found.reason
-    assert not found.identified
+    found = judge(case.design, get_family("gaussian"), fit, 4)
+    assert "slopes of 0" in found.why
+    assert found.coefficients == ("not estimable",) * 4
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,12 @@ def test_sums_of_specification_tests_are_those_of_the_columns_written_out(kind):
     problems = [make_problem(design, release, family) for design in designs]
     free = np.linspace(-0.2, 0.2, problems[0].coordinates.n_free)
     ours, theirs = (
-        [*zip(*design.by_block(check_sums, Law.of(own), free, then=lambda _, sums: sums), strict=True)]
+        [
+            *zip(
+                *design.by_block(check_sums, Law.of(own), free, then=lambda _, sums: sums),
+                strict=True,
+            )
+        ]
         for design, own in zip(designs, problems, strict=True)
     )
     for mine, other in zip(ours, theirs, strict=True):

@@ -147,7 +147,7 @@ def _words(people: _People, fits: _Fits) -> str:
             f"  standard errors become this much of the county table's: {listed(shrunk)}",
             f"  its share in what both tell: {listed(diagnostics.information[1])}",
             "  income gains little, because no table is split by it",
-            "What the tables identify",
+            "What the tables tell",
             f"  {diagnostics.reason}",
             f"  the model fits the histograms: Q/df = {goodness.ratio:.2f}, "
             f"p = {goodness.p_value:.2f}",
@@ -155,7 +155,7 @@ def _words(people: _People, fits: _Fits) -> str:
             f"oracle {error(fits.oracle.predict(people.frame))}, of the mean {error(everybody)}",
             "  error of the imputed outcomes, which agree with all histograms: "
             f"{error(fits.both.impute())}",
-            "What they do not",
+            "What they do not tell",
             "  they hold this much of what individual data would say: "
             f"{listed(diagnostics.efficiency)}",
             f"  matching mistakes noise for signal: its slopes are {100 * (size - 1):.0f} % too "

@@ -329,18 +329,14 @@ def _title(files: list[str]) -> str:
 
 
 def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dict[str, Any]:
-    """Return the terms with their errors, intervals and efficiency, as columns."""
+    """Return the terms with their errors, intervals, efficiency and verdicts, as columns."""
     import numpy as np
 
     if model.method == "matching":
         terms = ["intercept", *encoding.names]
         return {"term": terms, "estimate": np.array([model.intercept_, *model.coef_])}
     table = model.tidy(level, backend="pandas")
-    columns: dict[str, Any] = {name: table[name].to_numpy() for name in table.columns}
-    known = model.diagnostics_.efficiency
-    share = {} if known is None else dict(zip(encoding.names, known, strict=True))
-    columns["efficiency"] = np.array([share.get(term, np.nan) for term in columns["term"]])
-    return columns
+    return {name: table[name].to_numpy() for name in table.columns}
 
 
 def _imputed(model: AggregatedGLM, target: AggregatedTarget | JoinedTarget) -> str:

@@ -263,7 +263,7 @@ def new_offset(offset: ArrayLike | None, n: int, *, needed: bool) -> FloatArray 
 
 
 def warn_of(fit: Fit) -> None:
-    """Warn if the release does not identify the coefficients, or a fit or choice stopped early."""
+    """Warn if a fit is not to be trusted, and why, or if a fit or choice stopped early."""
     if fit.selection is not None and fit.selection.stopped:
         n = len(fit.selection.score)
         warnings.warn(

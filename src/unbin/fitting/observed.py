@@ -176,14 +176,14 @@ def _identification(
     # without a log or logit link eta has no scale of its own, and targets are unbounded
     if np.isfinite(family.domain.low) and (design.varies & (~told | (reach > _FARTHEST))).any():
         return told, (
-            "not identified: some combination of the features predicts the targets of some "
+            "not estimable: some combination of the features predicts the targets of some "
             "people perfectly (separation), so that a coefficient diverges; add a ridge with alpha"
         )
     size = np.sqrt(np.diag(information)[slopes][told])
     scaled = information[slopes, slopes][np.ix_(told, told)] / np.outer(size, size)
     if told.any() and np.linalg.eigvalsh(scaled)[0] < _COLLINEAR:
         return told, (
-            "not identified: some features are combinations of others, so that only sums of their "
+            "not estimable: some features are combinations of others, so that only sums of their "
             "effects are estimable; drop one of them"
         )
     return told, ""

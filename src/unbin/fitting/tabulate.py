@@ -11,6 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
+from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.release.words import people_text, plural
 
 _MOST_LINES = 12
@@ -46,16 +47,20 @@ def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
 
 
 def judged_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
-    """Return efficiency and verdict of each term, as columns."""
+    """Return efficiency, share of information from shapes and verdict of each term, as columns."""
     found, place = fit.diagnostics, {name: j for j, name in enumerate(features)}
-    efficiency = np.full(len(terms), np.nan)
-    for k, term in enumerate(terms):
-        if found.efficiency is not None and term in place:
-            efficiency[k] = found.efficiency[place[term]]
-    verdict = [
-        found.verdicts[place[term]] if found.verdicts and term in place else "" for term in terms
-    ]
-    return {"efficiency": efficiency, "verdict": verdict}
+    where = [place.get(term, -1) for term in terms]
+
+    def of_terms(values: FloatArray | None) -> FloatArray:
+        padded = np.append(np.full(len(features), np.nan) if values is None else values, np.nan)
+        return np.asarray(padded[where])
+
+    verdicts = (*(found.verdicts or [""] * len(features)), "")
+    return {
+        "efficiency": of_terms(found.efficiency),
+        "information_shape": of_terms(found.shape_share),
+        "verdict": [verdicts[k] for k in where],
+    }
 
 
 def information_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
@@ -92,7 +97,9 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
     who = "Tables and observed people hold" if fit.n_observed else who
+    notes += _verdicts(fit.diagnostics.verdicts, features)
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
+    notes += _from_shape(fit.diagnostics.shape_share, features)
     notes += [*_tables(fit), *_information(fit, features)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
 
@@ -120,6 +127,30 @@ def glance(fit: Fit, method: str) -> dict[str, Any]:
         "identified": [fit.diagnostics.identified],
         "trusted": [fit.diagnostics.trusted],
     }
+
+
+def _verdicts(verdicts: tuple[str, ...], features: list[str]) -> list[str]:
+    """Name the coefficients that are imprecise or not estimable."""
+    lines = []
+    for verdict in (IMPRECISE, NOT_ESTIMABLE):
+        named = [name for name, own in zip(features, verdicts, strict=False) if own == verdict]
+        more = ", …" if len(named) > _MOST_LINES else ""
+        if named:
+            lines.append(f"{verdict.capitalize()}: {', '.join(named[:_MOST_LINES])}{more}.")
+    return lines
+
+
+def _from_shape(shares: FloatArray | None, features: list[str]) -> list[str]:
+    """Say how much of the information on each coefficient comes from the shape of histograms."""
+    if shares is None or not np.isfinite(shares).any():
+        return []
+    parts = [
+        f"{_percent(share)} on {feature}"
+        for feature, share in zip(features[:_MOST_LINES], shares, strict=False)
+        if np.isfinite(share)
+    ]
+    more = "; …" if len(features) > _MOST_LINES else ""
+    return [f"Information from the shape within blocks: {'; '.join(parts)}{more}."]
 
 
 def _efficiency(efficiency: FloatArray | None, features: list[str], who: str) -> list[str]:

@@ -41,17 +41,17 @@ _SHAPED = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """What the release identifies, how precisely, and how well the model fits it.
+    """What the release tells, how precisely, and how well the model fits it.
 
     Attributes
     ----------
     identified : bool
-        Whether every coefficient is estimable; one block alone identifies none.
+        Whether every coefficient is estimable; with one block alone none is.
     reason : str
         The verdict in a sentence.
     trusted : bool
-        Whether the fit may be used as it is: it converged, rests on enough blocks, no slope
-        diverged, and the specification tests do not speak against it.
+        Whether the fit may be used as it is: every coefficient is estimable, it converged, rests on
+        enough blocks, no slope diverged, and the specification tests do not speak against it.
     reasons : tuple of str
         Why it may not, a sentence each.
     verdicts : tuple of str
@@ -202,8 +202,8 @@ def _judged(
     found = Diagnostics(
         identified=NOT_ESTIMABLE not in verdict.coefficients and not verdict.why,
         reason="",
-        trusted=not verdict.reasons,
-        reasons=verdict.reasons,
+        trusted=not (verdict.why or verdict.reasons),
+        reasons=(verdict.why, *verdict.reasons) if verdict.why else verdict.reasons,
         verdicts=verdict.coefficients,
         precision=verdict.precision,
         shape=None if tests is None else tests.shape,

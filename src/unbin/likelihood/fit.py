@@ -95,8 +95,8 @@ def fit_likelihood(
     problem = replace(problem, order=published_order(scaled, problem.counts, family.domain))
     if problem.order is None and problem.means is None and not problem.counts.informative:
         raise ReleaseError(
-            "release: must distinguish people, got one bin or one value for everybody; publish "
-            "more bins"
+            "release: must distinguish people, got one bin, one value or no count for everybody; "
+            "publish more bins"
         )
     if robust and not testable(problem):
         raise ParameterError(

@@ -123,8 +123,8 @@ def _check_informative(problem: JointProblem) -> None:
     tells = [table.counts.informative or table.means is not None for table in problem.tables]
     if not any(tells) and problem.known is None:
         raise ReleaseError(
-            "tables: must distinguish people, got one bin or one value for everybody in each; "
-            "publish more bins"
+            "tables: must distinguish people, got one bin, one value or no count for "
+            "everybody in each; publish more bins"
         )
 
 

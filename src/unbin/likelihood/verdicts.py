@@ -139,7 +139,7 @@ def constant_features(design: Design) -> str | None:
         return None
     columns = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
     return (
-        f"not identified: {len(constant)} of {len(design.varies)} features are the same for "
+        f"not estimable: {len(constant)} of {len(design.varies)} features are the same for "
         f"everybody (counted from 0: {columns}), and the intercept takes up their effect; drop them"
     )
 
@@ -153,34 +153,34 @@ def _not_estimable(
     constant = constant_features(design)
     if fit.n_blocks == 0:
         return ~none, (
-            "not identified: what was published does not change with the coefficients; publish "
+            "not estimable: what was published does not change with the coefficients; publish "
             "finer bins"
         )
     if fit.status is Status.POOLED:
         return ~none, (
-            "not identified: no slopes were found that explain the table better than slopes of 0; "
+            "not estimable: no slopes were found that explain the table better than slopes of 0; "
             "the family may be wrong (try family='ordinal'), or add a ridge with alpha"
         )
     if d and fit.share is None and max((t.n_blocks for t in fit.tables), default=fit.n_blocks) == 1:
         return ~none, (
-            "not identified: a single block does not identify the coefficients, every assignment "
+            "not estimable: a single block does not tell the coefficients, every assignment "
             "of its targets to its people fits about as well; publish the table for several blocks"
         )
     if d and _scale_is_free(family, fit):
         return ~none, (
-            "not identified: two bins shared by all blocks identify the slopes only in units of "
+            "not estimable: two bins shared by all blocks tell the slopes only in units of "
             "the noise; publish three or more bins, or use family='ordinal'"
         )
     flat = _without_information(fit.information, len(fit.theta))[shift : shift + d]
     if flat[design.varies[:d]].any():
         return lost | flat, constant or (
-            "not identified: some combination of the features does not change what was published; "
+            "not estimable: some combination of the features does not change what was published; "
             "drop features or publish finer bins"
         )
     diverged = _steps(design, family, fit)[:d] > _LARGEST_STEP
     if diverged.any():
         return lost | diverged, constant or (
-            "not identified: a slope diverged, one feature alone would change the mean more than a "
+            "not estimable: a slope diverged, one feature alone would change the mean more than a "
             "million times; add a ridge with alpha, or drop the feature"
         )
     return lost, constant or ""

@@ -30,7 +30,7 @@ from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
@@ -290,6 +290,11 @@ def _check_diagnostics(fit: Fit, d: int) -> None:
         values = getattr(found, name)
         if values is not None:
             _require_shape(values, (d,), f"diagnostics.{name}")
+    if len(found.verdicts) not in (0, d):
+        raise ModelFileError(
+            f"diagnostics.verdicts: must be one of each of {d} coefficients, got "
+            f"{len(found.verdicts)}; save the model again"
+        )
     names = tuple(table.name for table in fit.tables)
     names = told_by(names, observed=fit.n_observed > 0) if names else names
     if found.tables != names:

@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 from matplotlib.ticker import MaxNLocator
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from unbin._checks import check_choice, check_flag, check_kind, check_share, check_whole
@@ -65,13 +64,13 @@ def coefficients(
     place: FloatArray = np.arange(len(chosen), dtype=np.float64)
     ax = _axes(ax, height=0.9 + 0.3 * len(chosen))
     ax.axvline(0, color=GREY, linewidth=0.8)
-    reach = ndtri(0.5 + check_share("level", level) / 2)
-    shift = 0.0 if oracle is None else 0.14
-    _dots(ax, estimate[chosen], place - shift, error if error is None else reach * error[chosen],
+    check_share("level", level)
+    shift, width = 0.0 if oracle is None else 0.14, _reach(model, level)
+    _dots(ax, estimate[chosen], place - shift, width if width is None else width[chosen],
           BLUE, "o", "this fit")  # fmt: skip
     if oracle is not None:
-        seen, seen_error = _oracle(oracle, len(estimate))
-        width = None if seen_error is None else reach * seen_error[chosen]
+        seen, width = _oracle(oracle, len(estimate), level)
+        width = None if width is None else width[chosen]
         _dots(ax, seen[chosen], place + shift, width, ORANGE, "D", "oracle")
         _legend_above(ax)
     _name_rows(ax, model, chosen)
@@ -346,16 +345,27 @@ def _clearest(estimate: FloatArray, error: FloatArray | None, most: int) -> IntA
     return np.sort(np.argsort(-size, kind="stable")[: check_whole("most", most, low=1)])
 
 
-def _oracle(oracle: AggregatedGLM | ArrayLike, d: int) -> tuple[FloatArray, FloatArray | None]:
+def _reach(model: AggregatedGLM, level: float) -> FloatArray | None:
+    """Return how far intervals reach to either side, where the method has them."""
+    if model.method_ == "matching":
+        return None
+    low, high = model.conf_int(level).T
+    return np.asarray((high - low) / 2)
+
+
+def _oracle(
+    oracle: AggregatedGLM | ArrayLike, d: int, level: float
+) -> tuple[FloatArray, FloatArray | None]:
+    """Return coefficients, and how far their intervals reach."""
     if isinstance(oracle, AggregatedGLM):
-        coef, error = _estimates(oracle)
+        coef, reach = np.asarray(_one(oracle).coef_), _reach(oracle, level)
     else:
-        coef, error = as_finite(oracle, where="oracle", error=ParameterError), None
+        coef, reach = as_finite(oracle, where="oracle", error=ParameterError), None
     if coef.shape != (d,):
         raise ParameterError(
             f"oracle: must have the {d} coefficients of the model, got shape {coef.shape}"
         )
-    return coef, error
+    return coef, reach
 
 
 def _masked(table: Published, smallest: int) -> BoolArray:

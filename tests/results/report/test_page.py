@@ -3,6 +3,7 @@
 import dataclasses
 import re
 import warnings
+from copy import copy
 from datetime import datetime
 from html import unescape
 from xml.etree import ElementTree
@@ -38,7 +39,7 @@ def test_every_section_is_there(html):
         "How to read this",
         "What was published",
         "Coefficients",
-        "What the table identifies",
+        "What the table tells",
         "Published against fitted",
         "Convergence",
         "How this page was made",
@@ -61,16 +62,44 @@ def test_it_says_what_the_model_says(html, study):
 
 def test_the_coefficients_are_in_the_table(html, study):
     head, *rows = table(html, "Table of coefficients")
-    assert head[-2:] == ["held", "oracle"]
+    assert head[-4:] == ["held", "from shape", "verdict", "oracle"]
     assert [row[1] for row in rows] == [
         f"{value:.4g}" for value in (study.model.intercept_, *study.model.coef_)
     ]
     assert [row[2] for row in rows[1:]] == [f"{se:.4g}" for se in study.model.standard_errors_]
     low, high = study.model.conf_int()[0]
     assert rows[1][3] == f"{low:.4g} to {high:.4g}"
-    assert [row[6] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
-    assert rows[0][5] == "–"
-    assert rows[1][5] == f"{100 * study.model.diagnostics_.efficiency[0]:.2g} %"
+    assert [row[8] for row in rows[1:]] == [f"{value:.4g}" for value in study.oracle.coef_]
+    assert rows[0][5:8] == ["–", "–", "–"]
+    said = study.model.diagnostics_
+    assert rows[1][5] == f"{100 * said.efficiency[0]:.2g} %"
+    assert [row[6] for row in rows[1:]] == [f"{100 * share:.2g} %" for share in said.shape_share]
+    assert [row[7] for row in rows[1:]] == list(said.verdicts)
+
+
+@pytest.mark.parametrize(
+    ("changes", "colour", "words"),
+    [
+        ({}, "verdict ", "Estimated: all 4 coefficients"),
+        ({"trusted": False, "reason": "not to be trusted: so"}, "verdict doubt", "Not to be trust"),
+        ({"identified": False, "trusted": False, "reason": "not estimable: no"}, "verdict doubt",
+         "Not estimable: no"),
+        ({"verdicts": ("estimated",) * 3 + ("imprecise",), "reason": "imprecise: 1 of 4"},
+         "verdict vague", "Imprecise: 1 of 4"),
+    ],
+)  # fmt: skip
+def test_only_a_fit_to_be_trusted_is_green(study, changes, colour, words):
+    model = copy(study.model)
+    said = dataclasses.replace(
+        study.model.diagnostics_, reason="estimated: all 4 coefficients", trusted=True
+    )
+    model._fits = [
+        dataclasses.replace(study.model._fits[0], diagnostics=dataclasses.replace(said, **changes))
+    ]
+    model.diagnostics_ = model._fits[0].diagnostics
+    html = render_report(model, title="")
+    assert f'<div class="{colour}">' in html
+    assert words in text_of(html)
 
 
 def test_it_needs_nothing_and_runs_nothing(html):
@@ -207,7 +236,7 @@ def test_a_release_that_cannot_tell_is_said_first():
     html = render_report(model, title="few")
     words = text_of(html)
     assert "verdict doubt" in html
-    assert "The coefficients cannot be relied on." in words
+    assert "Not estimable: a single block does not tell the coefficients" in words
     assert "No block has counts of 11 people or more, so none is drawn." in words
     assert "People <11" in words
     assert "日本語 🙂" in words
@@ -324,7 +353,7 @@ def test_every_table_has_a_section(several, joint):
         "The tables",
         "Coefficients",
         "What each table told",
-        "What the tables identify",
+        "What the tables tell",
         f"Table {first}",
         f"Table {second}",
         "Convergence",

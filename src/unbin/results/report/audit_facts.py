@@ -117,7 +117,7 @@ def attack_rows(table: PlannedTable) -> list[AttackRow]:
                 _NONE if few else f"{found.all.mae:.4g}",
                 _NONE if few else _shares(found.all),
                 _NONE if hidden else f"{number(found.exposed_gain)}; {_shares(found.exposed)}",
-                "" if found.identified in (None, True) else "not identified",
+                "" if found.identified in (None, True) else "not estimable",
                 found.chosen,
             )
         )

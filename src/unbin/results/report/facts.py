@@ -29,6 +29,8 @@ class CoefficientRow:
     interval: str
     p_value: str
     held: str
+    shape: str
+    verdict: str
     oracle: str
 
 
@@ -145,16 +147,21 @@ def coefficient_rows(
     context = model.contextual_coef_
     n_context = 0 if context is None else int(np.isfinite(context).sum())
     first = len(table.names) - d - n_context  # 1 with an intercept
-    held, seen = np.full((2, len(table.names)), np.nan)
-    if model.diagnostics_.efficiency is not None:
-        held[first : first + d] = model.diagnostics_.efficiency
+    held, shaped, seen = np.full((3, len(table.names)), np.nan)
+    said, verdicts = model.diagnostics_, [_NONE] * len(table.names)
+    if said.efficiency is not None:
+        held[first : first + d] = said.efficiency
+    if said.shape_share is not None:
+        shaped[first : first + d] = said.shape_share
+    if said.verdicts:
+        verdicts[first : first + d] = said.verdicts
     if isinstance(oracle, AggregatedGLM):
         seen[:first], seen[first : first + d] = oracle.intercept_, oracle.coef_
     elif oracle is not None:
         seen[first : first + d] = oracle
     rows = zip(
-        table.names, table.estimate, table.standard_error, table.interval(), table.p, held, seen,
-        strict=True,
+        table.names, table.estimate, table.standard_error, table.interval(), table.p, held, shaped,
+        verdicts, seen, strict=True,
     )  # fmt: skip
     return [
         CoefficientRow(
@@ -164,9 +171,11 @@ def coefficient_rows(
             f"{_number(low)} to {_number(high)}" if np.isfinite(error) else _NONE,
             _p_value(p),
             _share(share),
+            _share(shape),
+            verdict,
             _number(truth),
         )
-        for name, estimate, error, (low, high), p, share, truth in rows
+        for name, estimate, error, (low, high), p, share, shape, verdict, truth in rows
     ]
 
 

@@ -22,6 +22,7 @@ from unbin._typing import ArrayLike
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.likelihood.published import Published, smallest_shown
+from unbin.likelihood.verdicts import IMPRECISE
 from unbin.results.report.facts import (
     coefficient_rows,
     facts,
@@ -35,7 +36,7 @@ from unbin.results.report.svg import SETTINGS
 from unbin.results.tables import tables_of
 
 _LEVEL = 0.95
-_ELSEWHERE = ("Status: ", "Table ", "Most information: ")
+_ELSEWHERE = ("Status: ", "Table ", "Most information: ", "Information from the shape ")
 """How the notes of a summary begin that have a section of their own."""
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
@@ -87,7 +88,7 @@ def render_report(
     return template("page.html.j2").render(
         title=title,
         method=model.method_,
-        identified=model.diagnostics_.identified,
+        verdict=_verdict(model),
         observed=_observed(model, smallest),
         less_known=model._fits[0].less_known,
         words=_words(model),
@@ -126,8 +127,19 @@ def _counts(model: AggregatedGLM) -> Published | None:
     return table if isinstance(table, Published) else None
 
 
+def _verdict(model: AggregatedGLM) -> tuple[str, str, str]:
+    """Return the colour of the verdict, its first words and the rest of it."""
+    found = model.diagnostics_
+    head, _, rest = found.reason.partition(": ")
+    if not rest:
+        head, rest = "", head
+    if not found.trusted:
+        return "doubt", head.capitalize() if head else "Not to be trusted", rest
+    return "vague" if IMPRECISE in found.verdicts else "", head.capitalize(), rest
+
+
 def _words(model: AggregatedGLM) -> list[str]:
-    """Return identification, fit and efficiency in sentences that the page does not have yet."""
+    """Return verdict, fit and efficiency in sentences that the page does not have yet."""
     if model.method_ == "likelihood":
         return [note for note in model.summary().notes if not note.startswith(_ELSEWHERE)]
     return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
