@@ -107,9 +107,9 @@ class People:
     slopes: np.ndarray
 
 
-def draw(cell: Cell, seed: int) -> People:
-    """Draw the people of a cell."""
-    rng = np.random.default_rng((CELLS.index(cell), seed, 17))
+def draw(cell: Cell, seed: int, number: int | None = None) -> People:
+    """Draw the people of a cell, which has this number among all."""
+    rng = np.random.default_rng((CELLS.index(cell) if number is None else number, seed, 17))
     block = np.repeat(np.arange(cell.blocks), cell.size)
     n, place = len(block), 0.5 * rng.normal(size=(cell.blocks, 2))[block]
     X, slopes = rng.normal(size=(n, 2)) + place, SLOPES

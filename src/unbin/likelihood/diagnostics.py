@@ -18,7 +18,7 @@ from unbin.likelihood.inference import (
     wald_test,
     worst_blocks,
 )
-from unbin.likelihood.specification import Test
+from unbin.likelihood.specification import Extension, Test
 from unbin.likelihood.verdicts import (
     BLOCKS_PER_SLOPE,
     IMPRECISE,
@@ -67,6 +67,9 @@ class Diagnostics:
         within blocks; near 0 it comes from differences between blocks alone.
     location_coef, location_standard_errors : (d,) or None
         Coefficients from the blocks' levels alone (see ``robust``), to first order.
+    extensions : tuple of Extension
+        That effects are not curved, scales do not change with features, and edges lie where the
+        family says; of several tables that their blocks have no levels of their own.
     context : Test or None
         That block means of the features have no effect of their own: ecological bias, from the fit
         without them.
@@ -98,6 +101,7 @@ class Diagnostics:
     shape_share: FloatArray | None = None
     location_coef: FloatArray | None = None
     location_standard_errors: FloatArray | None = None
+    extensions: tuple[Extension, ...] = ()
     context: Test | None = None
     goodness_of_fit: GoodnessOfFit | None = None
     worst_blocks: tuple[str, ...] = ()
@@ -208,6 +212,7 @@ def _judged(
         precision=verdict.precision,
         shape=None if tests is None else tests.shape,
         shape_share=None if tests is None else tests.share[:d],
+        extensions=() if tests is None else tests.extensions,
         context=context,
         goodness_of_fit=goodness,
         worst_blocks=tuple(blocks[b] for b in worst_blocks(fit)),
