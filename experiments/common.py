@@ -6,7 +6,7 @@ import argparse
 import csv
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from unbin.families import BregmanFamily, get_family
 
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parent / "figures"
+Cell = TypeVar("Cell")
 Found = TypeVar("Found")
 
 
@@ -43,6 +44,20 @@ def over_seeds(function: Callable[[int], Found], runs: int) -> list[Found]:
     one_thread = partial(threadpool_limits, limits=1)
     with ProcessPoolExecutor(available_threads(), initializer=one_thread) as pool:
         return list(pool.map(function, range(runs), chunksize=max(runs // 64, 1)))
+
+
+def over_cells(
+    function: Callable[[Cell, int], Found], cells: Sequence[Cell], runs: int
+) -> list[list[Found]]:
+    """Return a function of each cell and the seeds 0, 1, …, on all cores."""
+    found = over_seeds(partial(_of_cell, function, cells, runs), runs * len(cells))
+    return [found[k * runs : (k + 1) * runs] for k in range(len(cells))]
+
+
+def _of_cell(
+    function: Callable[[Cell, int], Found], cells: Sequence[Cell], runs: int, number: int
+) -> Found:
+    return function(cells[number // runs], number % runs)
 
 
 def block_names(codes: np.ndarray) -> np.ndarray:

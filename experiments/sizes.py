@@ -13,7 +13,6 @@ levels of the audit are in permutation.py and audit.py.
 from __future__ import annotations
 
 import warnings
-from functools import partial
 
 import numpy as np
 
@@ -52,15 +51,14 @@ def p_values(cell: Cell, seed: int) -> dict[str, float]:
 def main() -> None:
     runs = common.runs_from_command_line(__doc__, FULL)
     rows = []
-    for cell in CELLS:
-        found = common.over_seeds(partial(p_values, cell), runs)
+    each_cell = common.over_cells(p_values, CELLS, runs)
+    for cell, found in zip(CELLS, each_cell, strict=True):
         row = {"family": cell.family, "blocks": cell.blocks, "effects": cell.effects, "runs": runs}
         for name in found[0]:
             values = np.array([each[name] for each in found])
             values = values[np.isfinite(values)]
             row[name] = float((values < 0.05).mean()) if len(values) else np.nan
         rows.append(row)
-        print(*row.values(), flush=True)
     common.report("sizes", rows, store=runs >= FULL)
 
 

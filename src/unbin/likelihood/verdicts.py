@@ -47,7 +47,7 @@ _EXTENSION_LEVELS = ((1e-2, 1.0), (1e-4, 0.2))
 """p values of an extension, over all that are tested, and standard errors that it moves a slope."""
 BLOCKS_PER_SLOPE = 3
 _LARGEST_MISFIT = 3.0
-"""Q/df of several tables, whose covariance is the model's; effects as large as the noise make it 2."""
+"""Q/df of several tables, whose covariance is the model's; large effects make it 2."""
 
 
 @dataclass(frozen=True, slots=True)
