@@ -15,7 +15,7 @@ from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
-from unbin.fitting.model import BinScale, Fit, Settings, TableFit
+from unbin.fitting.model import BinScale, Fit, Settings, Shrunk, TableFit
 from unbin.fitting.observed import fit_observed
 from unbin.likelihood.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.likelihood.counts import representative_values
@@ -149,13 +149,12 @@ def _likelihood_result(
     """Bring a fit of ``d`` features, and perhaps their context, to the units of X."""
     family, p = model.family, design.n_parameters
     told = found.told()[p - len(design.scale) : p]
-    coef, intercept = design.to_coefficients(found.theta)
+    coef, intercept = _coefficients(design, found)
     covariance = design.to_coefficient_covariance(found.covariance[:p, :p], told)
-    intercept += found.block_average if design.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,
-        alpha=model.alpha,
+        alpha=_acting(model.alpha, found),
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
@@ -173,8 +172,47 @@ def _likelihood_result(
         n_people=_n_people(design, release),
         n_rows=design.n_rows,
         df_residual=found.df_residual,
+        shrunk=_shrunk(design, found, context, d, ordinal=bins is not None),
+        limits=_limits(found),
         **_of_tables(design, release, family, found, d),
     )
+
+
+def _coefficients(design: Design, found: LikelihoodFit) -> tuple[FloatArray, float]:
+    """Return slopes and the intercept of the average person, in the units of X."""
+    coef, intercept = design.to_coefficients(found.theta)
+    return coef, intercept + (found.block_average if design.fit_intercept else 0.0)
+
+
+def _acting(alpha: float | str | None, found: LikelihoodFit) -> float:
+    """Return the ridge that acted."""
+    if found.shrunk is not None:
+        return found.shrunk.alpha
+    return 0.0 if alpha is None or isinstance(alpha, str) else alpha
+
+
+def _shrunk(
+    design: Design, found: LikelihoodFit, context: Context | None, d: int, *, ordinal: bool
+) -> Shrunk | None:
+    """Return what predicts where the evidence ridge acts."""
+    if found.shrunk is None:
+        return None
+    coef, intercept = _coefficients(design, found.for_prediction())
+    return Shrunk(
+        coef=coef[:d],
+        intercept=0.0 if ordinal else intercept,
+        nuisance=found.shrunk.nuisance,
+        contextual_coef=None if context is None else _widen(coef[d:], context),
+        thresholds=found.shrunk.nuisance - intercept if ordinal else None,
+    )
+
+
+def _limits(found: LikelihoodFit) -> FloatArray | None:
+    """Return the range of the table's bins, where predictions are not to leave it."""
+    if not found.outside or not found.counts.informative:
+        return None
+    values = representative_values(found.counts)[found.counts.valid()]
+    return np.array([values.min(), values.max()])
 
 
 def _n_people(design: Design, release: Release | Tables) -> int:
@@ -230,6 +268,7 @@ def _imputed(
     """Return what imputes the targets of all rows, where they are in memory."""
     if design.rows is None:
         return None
+    found = found.for_prediction()
     if isinstance(release, Release):
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
@@ -351,25 +390,30 @@ def _choose(
     settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
     """Take the model the settings name, or the best on held-out blocks."""
-    if family is not None and settings.alpha is not None and len(designs) == 1:
-        return Candidate(family, settings.alpha, next(iter(designs))), None
+    alpha, fixed = settings.alpha, 0.0
+    if family is not None and alpha != "held-out" and len(designs) == 1:
+        return Candidate(family, alpha, next(iter(designs))), None
     tables = _releases(release)
     families = [family] if family else candidate_families(tables, settings.n_trials)
     if isinstance(release, Tables) and release.known is not None:
         values = release.known.values
         families = [each for each in families if each.domain.contains(values)]
-    alphas = RIDGES if settings.alpha is None else None
-    return choose(designs, tables, families, alphas, settings.alpha or 0.0, known=known)
+    if alpha == "held-out":
+        return choose(designs, tables, families, RIDGES, fixed, known=known)
+    if alpha is not None and not isinstance(alpha, str):
+        fixed = alpha
+    model, selection = choose(designs, tables, families, None, fixed, known=known)
+    return replace(model, alpha=alpha), selection
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
     """Return family and alpha where nothing can be chosen on held-out blocks."""
-    if family is None or settings.alpha is None or settings.contextual is None:
+    if family is None or isinstance(settings.alpha, str) or settings.contextual is None:
         raise ParameterError(
             "auto: family, alpha and contextual are chosen by method='likelihood' and an "
             "aggregated target, got another fit; name them"
         )
-    return family, settings.alpha
+    return family, settings.alpha or 0.0
 
 
 def _kept(

@@ -14,6 +14,7 @@ from unbin.families import Family
 from unbin.likelihood.inference import (
     GoodnessOfFit,
     LikelihoodFit,
+    ShrunkFit,
     goodness_of_fit,
     wald_test,
     worst_blocks,
@@ -279,6 +280,8 @@ def _notes(
 ) -> list[str]:
     """Return what else to keep in mind."""
     found = []
+    if fit.shrunk is not None:
+        found.append(_shrinkage_note(fit.shrunk))
     if verdict.reasons and goodness.ratio > _OVERDISPERSED and goodness.p_value < _LEVEL:
         found.append(f"blocks differ {goodness.ratio:.1f} times as much as the model says")
     if context is not None and context.p_value < _LEVEL:
@@ -291,6 +294,15 @@ def _notes(
             "only the right family reads rightly"
         )
     return found
+
+
+def _shrinkage_note(shrunk: ShrunkFit) -> str:
+    if np.isinf(shrunk.alpha):
+        return f"predictions: the evidence ridge leaves no slopes, because {shrunk.why}"
+    return (
+        f"predictions: slopes are shrunk by the evidence ridge (alpha = {shrunk.alpha:.2g}), "
+        f"because {shrunk.why}; coefficients and their errors are not"
+    )
 
 
 def _context_note(design: Design, fit: LikelihoodFit, context: Test, d: int) -> str:

@@ -52,6 +52,8 @@ _LOCATED = 1e-4
 """Standard errors from the root at which it is reached."""
 _LONGEST_STEP = 10.0
 """Standard errors that a step goes at most."""
+_ALONE = 1e-8
+"""Share of a direction that other blocks tell, below which a block determines it alone."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -395,7 +397,7 @@ def _check(
         hidden = root @ (said.hidden * used[:, :, None])
         kept = d - said.hidden @ (hidden.swapaxes(1, 2) @ white)
     own = np.eye(sigma.shape[1]) - white @ bread @ white.swapaxes(1, 2)
-    free_r = np.linalg.solve(own, white_r[:, :, None])
+    free_r = _left_out(own, white_r[:, :, None])
     by_value = (values[:, None, :] @ d)[:, 0]
     by_kept = (values[:, None, :] @ kept)[:, 0]
     by_sigma = (values[:, None, :] @ sigma)[:, 0]
@@ -426,6 +428,14 @@ def _check(
         derivative=d[known].sum(axis=0),
         kept=kept[known].sum(axis=0),
     )
+
+
+def _left_out(own: FloatArray, white_r: FloatArray) -> FloatArray:
+    """Return (I - H_b)⁻¹ r_b, without directions that a block alone determines."""
+    try:
+        return np.asarray(np.linalg.solve(own, white_r))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(own, _ALONE, hermitian=True) @ white_r)
 
 
 def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:

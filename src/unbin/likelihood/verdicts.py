@@ -68,11 +68,14 @@ def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict
     shift = int(design.fit_intercept)
     features = slice(shift, shift + d)
     lost, why = _not_estimable(design, family, fit, d)
+    reasons = tuple(_reasons(design, family, fit, d))
+    if fit.shrunk is not None and (fit.shrunk.lost_why or fit.shrunk.reasons):
+        # a ridge keeps a fit finite, and does not make it one that can be trusted
+        lost, why, reasons = fit.shrunk.lost[:d], fit.shrunk.lost_why, fit.shrunk.reasons
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 0.0))
     precision = errors / outcome_sd(design, family, fit)
     named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
     named = np.where(lost, NOT_ESTIMABLE, named)
-    reasons = tuple(_reasons(design, family, fit, d))
     return Verdict(tuple(map(str, named)), why, reasons, np.where(lost, np.nan, precision))
 
 
@@ -218,6 +221,14 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     if worst is not None:
         found.append(_extension_text(worst))
     return found
+
+
+def rejected(fit: LikelihoodFit) -> bool:
+    """Tell whether a specification test speaks against a fit."""
+    tests = fit.specification
+    if tests is None or fit.robust:
+        return False
+    return tests.shape.p_value < _SHAPE_LEVEL or worst_extension(tests.extensions) is not None
 
 
 def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
