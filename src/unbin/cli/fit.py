@@ -277,7 +277,8 @@ def _alpha(text: str) -> float | str | None:
         return float(text)
     except ValueError:
         raise ParameterError(
-            f"--alpha: must be a number, auto, needed or held-out, got {text!r}; write for example 0.01"
+            f"--alpha: must be a number, auto, needed or held-out, got {text!r}; write for example "
+            "0.01"
         ) from None
 
 

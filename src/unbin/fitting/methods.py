@@ -27,6 +27,8 @@ from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
+from unbin.likelihood.shrinkage import level_shift, table_range
+from unbin.likelihood.statistics import looks_counted
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
@@ -58,6 +60,7 @@ def likelihood_fit(
     designs = {contextual: merge_rows(design) for contextual, design in laid_out.items()}
     known = _known(people, release, designs, context)
     model, selection = _choose(designs, release, known, family, settings)
+    alpha = model.alpha if settings.alpha == "held-out" else settings.alpha
 
     def solve(contextual: bool) -> LikelihoodFit:
         with _kept(designs[contextual], release, model.family, settings) as start:
@@ -66,7 +69,7 @@ def likelihood_fit(
                 release,
                 model.family,
                 known.get(contextual),
-                alpha=model.alpha,
+                alpha=alpha,
                 start=start,
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
@@ -154,7 +157,7 @@ def _likelihood_result(
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,
-        alpha=_acting(model.alpha, found),
+        alpha=model.alpha if found.shrunk is None else found.shrunk.alpha,
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
@@ -173,7 +176,7 @@ def _likelihood_result(
         n_rows=design.n_rows,
         df_residual=found.df_residual,
         shrunk=_shrunk(design, found, context, d, ordinal=bins is not None),
-        limits=_limits(found),
+        **_held(design, release, family, found),
         **_of_tables(design, release, family, found, d),
     )
 
@@ -182,13 +185,6 @@ def _coefficients(design: Design, found: LikelihoodFit) -> tuple[FloatArray, flo
     """Return slopes and the intercept of the average person, in the units of X."""
     coef, intercept = design.to_coefficients(found.theta)
     return coef, intercept + (found.block_average if design.fit_intercept else 0.0)
-
-
-def _acting(alpha: float | str | None, found: LikelihoodFit) -> float:
-    """Return the ridge that acted."""
-    if found.shrunk is not None:
-        return found.shrunk.alpha
-    return 0.0 if alpha is None or isinstance(alpha, str) else alpha
 
 
 def _shrunk(
@@ -207,12 +203,16 @@ def _shrunk(
     )
 
 
-def _limits(found: LikelihoodFit) -> FloatArray | None:
-    """Return the range of the table's bins, where predictions are not to leave it."""
+def _held(
+    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit
+) -> dict[str, Any]:
+    """Return what holds predictions to the table, where the fit failed or is rejected."""
     if not found.outside or not found.counts.informative:
-        return None
-    values = representative_values(found.counts)[found.counts.valid()]
-    return np.array([values.min(), values.max()])
+        return {}
+    # bins of a family of counts end at whole numbers already
+    whole = not family.domain.integer and all(map(looks_counted, _releases(release)))
+    counts = replace(found.counts, whole=whole)
+    return {"limits": table_range(counts), "level": level_shift(design, family, found, counts)}
 
 
 def _n_people(design: Design, release: Release | Tables) -> int:
@@ -390,20 +390,17 @@ def _choose(
     settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
     """Take the model the settings name, or the best on held-out blocks."""
-    alpha, fixed = settings.alpha, 0.0
-    if family is not None and alpha != "held-out" and len(designs) == 1:
+    asked = settings.alpha
+    alpha = 0.0 if asked is None or isinstance(asked, str) else asked
+    if family is not None and asked != "held-out" and len(designs) == 1:
         return Candidate(family, alpha, next(iter(designs))), None
     tables = _releases(release)
     families = [family] if family else candidate_families(tables, settings.n_trials)
     if isinstance(release, Tables) and release.known is not None:
         values = release.known.values
         families = [each for each in families if each.domain.contains(values)]
-    if alpha == "held-out":
-        return choose(designs, tables, families, RIDGES, fixed, known=known)
-    if alpha is not None and not isinstance(alpha, str):
-        fixed = alpha
-    model, selection = choose(designs, tables, families, None, fixed, known=known)
-    return replace(model, alpha=alpha), selection
+    alphas = RIDGES if asked == "held-out" else None
+    return choose(designs, tables, families, alphas, alpha, known=known)
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:

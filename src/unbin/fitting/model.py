@@ -143,6 +143,8 @@ class Fit:
         What predicts, where the evidence ridge acts.
     limits : (2,) or None
         Lowest and highest mean to predict, where the fit failed or is rejected.
+    level : float
+        Added to the linear predictor there, so that the mean of everybody is the table's.
     """
 
     family: Family
@@ -174,18 +176,20 @@ class Fit:
     df_residual: float = float("inf")
     shrunk: Shrunk | None = None
     limits: FloatArray | None = None
+    level: float = 0.0
 
     def for_prediction(self) -> Fit:
         """Return the fit with the coefficients that predict: shrunk where the ridge acts."""
         if self.shrunk is None:
-            return self
+            return replace(self, intercept=self.intercept + self.level, level=0.0)
         bins, used = self.bins, self.shrunk
         if bins is not None and used.thresholds is not None:
             bins = replace(bins, thresholds=used.thresholds)
         return replace(
             self,
             coef=used.coef,
-            intercept=used.intercept,
+            intercept=used.intercept + self.level,
+            level=0.0,
             nuisance=used.nuisance,
             dispersion=self.family.dispersion(used.nuisance),
             contextual_coef=used.contextual_coef,

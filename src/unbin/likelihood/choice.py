@@ -106,7 +106,7 @@ class Candidate:
     """A model to be tried: a family with a ridge, with or without contextual columns."""
 
     family: Family
-    alpha: float | str | None
+    alpha: float
     contextual: bool
 
 

@@ -113,7 +113,7 @@ def evidence_ridge(
     profiled = information[np.ix_(told, told)] - across.T @ taken
     values, vectors = np.linalg.eigh(0.5 * (profiled + profiled.T))
     largest = float(values.max(initial=0.0))
-    if not largest > 0:
+    if not largest > _TOLD * float(np.diag(information)[told].max(initial=0.0)):
         return None
     values = np.where(values > _TOLD * largest, values, 0.0)
     # J slopes + U, both with the rest profiled out: what slopes of 0 would have for a score

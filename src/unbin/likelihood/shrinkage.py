@@ -17,11 +17,13 @@ from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.counts import representative_values
+from unbin.likelihood.counts import PublishedCounts, block_targets, representative_values
 from unbin.likelihood.evidence import Dispersion, evidence_ridge, shrink
+from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import LikelihoodFit, ShrunkFit
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoringResult
+from unbin.likelihood.start import bin_value_sums
 from unbin.likelihood.verdicts import NOT_ESTIMABLE, Verdict, judge, rejected
 from unbin.rows.design import Design
 
@@ -130,6 +132,52 @@ def shrink_predictions(
         shrunk=acting,
         outside=found.outside,
     )
+
+
+# -- predictions held to the table -----------------------------------------------------------------
+
+
+def table_range(counts: PublishedCounts) -> FloatArray:
+    """Return the lowest and the highest value of a bin, (2,)."""
+    values = representative_values(counts)[counts.valid()]
+    return np.array([values.min(), values.max()])
+
+
+def level_shift(
+    design: Design, family: Family, found: LikelihoodFit, counts: PublishedCounts
+) -> float:
+    """Return what brings the mean that a fit predicts to that of the table, on the link's scale.
+
+    A family that does not have the shape of the outcome puts the mean far from where the bins have
+    it. Exact for an identity or log link without effects.
+    """
+    if not design.fit_intercept or not counts.shared or family.free_shape:
+        return 0.0
+    targets = block_targets(counts, found.means)
+    told, people = targets.known, counts.n
+    mean = float(people[told] @ targets.mean[told] / people[told].sum())
+    predicted = fitted_mean(design, family, counts, found.for_prediction(), found.block_sd)
+    level = family.link(family.interior(np.array([mean, predicted])))
+    return float(level[0] - level[1]) if np.isfinite(level).all() else 0.0
+
+
+def fitted_mean(
+    design: Design,
+    family: Family,
+    counts: PublishedCounts,
+    fit: LikelihoodFit,
+    block_sd: float,
+) -> float:
+    """Return the mean of everybody's predicted mean, averaged over block effects."""
+    first = np.eye(len(fit.theta))[0]
+
+    def at(level: FloatArray) -> FloatArray:
+        theta = fit.theta + (level[0] + fit.block_average) * first
+        args = family, counts.lower, counts.upper, theta, fit.nuisance
+        people, total = design.total(bin_value_sums, *args, 1)
+        return np.array([total.sum() / people.sum()])
+
+    return float(over_effects(at, np.zeros(1), block_sd)[0])
 
 
 # -- why -------------------------------------------------------------------------------------------

@@ -246,7 +246,7 @@ def _some_fits(value: Any) -> list[Any]:
 def _check_fit(fit: Fit, d: int) -> None:
     """Raise unless the parts of a fit go together, with d features and finite estimates."""
     _require(fit.coef, (d,), "coef")
-    for name in ("intercept", "dispersion", "block_sd"):
+    for name in ("intercept", "dispersion", "block_sd", "level"):
         _require(np.array(getattr(fit, name)), (), name)
     counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
     for name in ("dispersion", "block_sd", "alpha", *counts):
