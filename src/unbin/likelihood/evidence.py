@@ -156,7 +156,8 @@ class Dispersion:
     statistics : float
         Q/df.
     levels : float
-        The same of the blocks' pulls (:mod:`unbin.likelihood.effects`); infinite with one block.
+        The same of the blocks' pulls (:mod:`unbin.likelihood.effects`), see
+        :func:`level_dispersion`.
     """
 
     statistics: float
@@ -168,10 +169,20 @@ class Dispersion:
         return max([1.0, *(each for each in (self.statistics, self.levels) if np.isfinite(each))])
 
 
-def level_dispersion(sums: ScoreSums, variance: float = 0.0) -> float:
-    """Return how far the levels of blocks lie apart beyond people, and effects of a variance."""
-    pulls = Pulls.of(sums, sums.information, np.zeros(len(sums.score)))
-    df = len(pulls.hold) - 1
+def level_dispersion(
+    sums: ScoreSums,
+    information: FloatArray,
+    unpenalised: FloatArray,
+    n_fitted: int,
+    variance: float,
+) -> float:
+    """Return how far the levels of blocks lie apart beyond people, and effects of a variance.
+
+    What slopes could explain is taken out, by one scoring step without the ridge; infinite where no
+    degree of freedom is left.
+    """
+    pulls = Pulls.of(sums, information, unpenalised)
+    df = len(pulls.hold) - n_fitted
     return pulls.misfit(variance) / df if df > 0 else float("inf")
 
 
@@ -179,7 +190,7 @@ def shrink(
     null: ScoringResult,
     slopes: BoolArray,
     solve: Callable[[FloatArray, FloatArray], ScoringResult],
-    dispersion: Callable[[ScoringResult], Dispersion],
+    dispersion: Callable[[ScoringResult, FloatArray], Dispersion],
     *,
     cautious: bool,
 ) -> tuple[ScoringResult, float]:
@@ -194,7 +205,7 @@ def shrink(
     solve : callable
         Solves from some free parameters with a penalty (p,).
     dispersion : callable
-        Of a result.
+        Of a result, with the quasi-score without the ridge there.
     cautious : bool
         Whether slopes may stand for the blocks.
 
@@ -206,8 +217,8 @@ def shrink(
 
     def wanted(at: ScoringResult, penalty: FloatArray) -> tuple[float, float]:
         """Return the ridge to go to, and the largest eigenvalue."""
-        spread = dispersion(at)
         unpenalised = at.sums.score + penalty * at.free
+        spread = dispersion(at, unpenalised)
         found = evidence_ridge(at.sums.information, unpenalised, at.free, slopes, spread.phi)
         if found is None:
             return float("inf"), 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -124,7 +125,7 @@ def fit_likelihood(
             problem.design,
             family,
             _solver(problem, tol, max_iter, n_features),
-            spread=_dispersion(result, problem.n_fitted, problem.block_variance),
+            spread=_dispersion(problem, result, np.zeros(len(penalty))),
             n_features=n_features,
             always=alpha is not None,
         )
@@ -162,16 +163,17 @@ def _solver(problem: Problem, tol: float, max_iter: int, n_features: int | None)
         n_people=problem.n_people,
         null=lambda: pooled_fit(plain, none, tol=tol, max_iter=max_iter),
         solve=solve_with,
-        dispersion=lambda at: _dispersion(at, problem.n_fitted),
+        dispersion=partial(_dispersion, plain),
         infer=infer_at,
     )
 
 
-def _dispersion(result: ScoringResult, n_fitted: int, variance: float = 0.0) -> Dispersion:
-    sums = result.sums
+def _dispersion(problem: Problem, result: ScoringResult, unpenalised: FloatArray) -> Dispersion:
+    sums, n_fitted, variance = result.sums, problem.n_fitted, problem.block_variance
     df = float(effects_df(sums, variance).sum()) - n_fitted
     left = float((sums.block_misfit - effects_misfit(sums, variance)).sum())
-    return Dispersion(left / df if df > 0 else 1.0, level_dispersion(sums, variance))
+    levels = level_dispersion(sums, sums.information, unpenalised, n_fitted, variance)
+    return Dispersion(left / df if df > 0 else 1.0, levels)
 
 
 def _solve_levels(

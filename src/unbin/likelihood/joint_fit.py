@@ -113,7 +113,7 @@ def fit_joint(
             problem.first.design,
             family,
             _solver(problem, n_known, tol, max_iter),
-            spread=_dispersion(problem, result),
+            spread=_dispersion(problem, result, np.zeros(len(penalty))),
             always=alpha is not None,
         )
     if family.free_shape:
@@ -269,12 +269,14 @@ def _solver(problem: JointProblem, n_known: int, tol: float, max_iter: int) -> S
         n_people=problem.first.n_people + n_known,
         null=lambda: _pooled(plain, Start.of(plain).null(), none, tol, max_iter),
         solve=lambda free, penalty: _solve(plain, free, penalty, tol, max_iter),
-        dispersion=lambda at: _dispersion(plain, at),
+        dispersion=partial(_dispersion, plain),
         infer=infer_at,
     )
 
 
-def _dispersion(problem: JointProblem, result: ScoringResult) -> Dispersion:
+def _dispersion(
+    problem: JointProblem, result: ScoringResult, unpenalised: FloatArray
+) -> Dispersion:
     """Return the dispersion of all tables, and that of the levels in the one where it is largest.
 
     Tables of few blocks are left out: by sex, or by age group, a feature is told and not confused
@@ -282,9 +284,10 @@ def _dispersion(problem: JointProblem, result: ScoringResult) -> Dispersion:
     """
     sums, pairs = result.sums, list(zip(problem.tables, result.sums.tables, strict=True))
     left = [own.block_misfit - effects_misfit(own, table.block_variance) for table, own in pairs]
-    df = sums.df - problem.first.n_fitted
+    n_fitted = problem.first.n_fitted
+    df = sums.df - n_fitted
     levels = [
-        level_dispersion(own, table.block_variance)
+        level_dispersion(own, sums.information, unpenalised, n_fitted, table.block_variance)
         for table, own in pairs
         if len(table.counts.n) >= _FEWEST_BLOCKS
     ]

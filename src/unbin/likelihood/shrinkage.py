@@ -46,7 +46,7 @@ class Solver:
     solve : callable
         Solves from some free parameters with a penalty (p,).
     dispersion : callable
-        Of a result.
+        Of a result, with the quasi-score without the ridge there.
     infer : callable
         Takes a result with its penalty, the status of the plain fit and whether that failed;
         returns the fit without the ridge there, and the result as it was refined.
@@ -57,7 +57,7 @@ class Solver:
     n_people: int
     null: Callable[[], ScoringResult]
     solve: Callable[[FloatArray, FloatArray], ScoringResult]
-    dispersion: Callable[[ScoringResult], Dispersion]
+    dispersion: Callable[[ScoringResult, FloatArray], Dispersion]
     infer: Callable[[ScoringResult, FloatArray, Status, bool], tuple[LikelihoodFit, ScoringResult]]
 
 
