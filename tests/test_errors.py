@@ -351,7 +351,7 @@ FIT = [
     ("alpha-inf", {"alpha": INF}, {}, ParameterError, "alpha: must be a finite number, got inf"),
     ("alpha-text", {"alpha": "1"}, {}, ParameterError, "alpha: must be a finite number, got '1'"),
     ("alpha-bool", {"alpha": True}, {}, ParameterError, "alpha: must be a finite number, got True"),
-    ("alpha-none", {"alpha": None}, {}, ParameterError, "alpha: must be a finite number, got None"),
+    ("alpha-text", {"alpha": "much"}, {}, ParameterError, "alpha: must be a number, None, 'auto' or 'held-out', got 'much'"),
     ("n-trials-zero", {"n_trials": 0}, {}, ParameterError, "n_trials: must be a whole number.*, got 0"),
     ("n-trials-fractional", {"n_trials": 1.5}, {}, ParameterError, "n_trials: must be a whole number.*, got 1.5"),
     ("n-trials-bool", {"n_trials": True}, {}, ParameterError, "n_trials: must be a whole number.*, got True"),

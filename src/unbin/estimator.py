@@ -627,6 +627,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def _alpha(self) -> float | str | None:
         if self.alpha is None or (isinstance(self.alpha, str) and self.alpha in _RIDGES):
             return self.alpha
+        if isinstance(self.alpha, str):
+            raise ParameterError(
+                f"alpha: must be a number, None, 'auto' or 'held-out', got {self.alpha!r}; write "
+                "for example 0.01"
+            )
         return check_number("alpha", self.alpha, low=0.0)
 
     def _contextual(self) -> bool | None:

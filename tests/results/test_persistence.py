@@ -50,7 +50,7 @@ CASES = [
     {"family": "ordinal", "contextual": True},
     {"family": "gaussian", "method": "matching"},
     {"family": "poisson", "method": "matching", "init": np.zeros(3)},
-    {"family": "gaussian", "alpha": "auto", "contextual": "auto"},
+    {"family": "gaussian", "alpha": "held-out", "contextual": "auto"},
     {"family": "gamma", "fit_intercept": False},
 ]
 
@@ -155,7 +155,7 @@ def saved(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.json"
-    unbin.save(fitted("gaussian", alpha="auto"), path)
+    unbin.save(fitted("gaussian", alpha="held-out"), path)
     return path.read_text()
 
 
@@ -173,7 +173,7 @@ def change(text, place, value):
     ("place", "value", "message"),
     [
         (["format"], "other", "model.json: must be a model that unbin saved, got other JSON"),
-        (["format_version"], 5, "must have format version 4, got 5; load it with the version"),
+        (["format_version"], 4, "must have format version 5, got 4; load it with the version"),
         (["extra"], 1, "fields: must be those of a model, got a difference in extra"),
         (["fits"], [], "fits: must be a list with a fit, got none"),
         (["fits", 0, "coef"], [1.0], "coef: must be finite, of shape (2,), got shape (1,)"),

@@ -73,7 +73,8 @@ def likelihood_fit(
                 start=start,
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
-                **_only_one(release, d, settings),
+                n_features=d,
+                **_only_one(release, settings),
             )
         if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
             discard(settings.options.checkpoint)
@@ -117,10 +118,10 @@ def inside(release: Release, codes: IntArray) -> IntArray:
     return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
-def _only_one(release: Release | Tables, d: int, settings: Settings) -> dict[str, Any]:
+def _only_one(release: Release | Tables, settings: Settings) -> dict[str, Any]:
     """Return what a fit to one table is asked for besides."""
     if isinstance(release, Release):
-        return {"n_features": d, "robust": settings.robust}
+        return {"robust": settings.robust}
     if settings.robust:
         raise ParameterError(
             "robust: is for one table, got several or observed people, which tell levels apart "

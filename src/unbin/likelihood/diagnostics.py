@@ -8,9 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from unbin._linalg import namespace, solve_scaled
+from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray
 from unbin.families import Family
+from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.inference import (
     GoodnessOfFit,
     LikelihoodFit,
@@ -32,8 +33,6 @@ from unbin.release import Release
 from unbin.release.join import Tables, distinct_names
 from unbin.rows.design import Design
 
-_LOUDEST = 1e50
-"""Limit on the signal of a person where a fit has diverged, so that sums of squares stay finite."""
 _OVERDISPERSED = 1.5
 _LEVEL = 0.05
 _SHAPED = 0.5
@@ -153,15 +152,6 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     ours = np.diag(fit.model_covariance)[shift:p]
     ok = (ours > 0) & (best > 0)
     return np.where(ok, np.minimum(best / np.where(ok, ours, 1.0), 1.0), np.nan)
-
-
-def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> FloatArray:
-    """Return (d mean/d eta)² / Var y, the information of an observed target about its eta."""
-    slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
-    # where the mean saturates both vanish and a person carries no information
-    xp, says = namespace(eta), variance > 1e-300
-    signal = xp.where(says, slope / xp.sqrt(xp.where(says, variance, 1.0)), 0.0)
-    return xp.clip(signal, -_LOUDEST, _LOUDEST) ** 2  # type: ignore[no-any-return]
 
 
 def diagnose(

@@ -17,9 +17,11 @@ the last root is kept.
 
 The evidence knows of no confounding. Where the plain fit fails and blocks lie further apart than
 their people explain, slopes may stand for what else differs between blocks, many times too large.
-The ridge is then at least ``CAUTIOUS`` times the largest λ: no combination of slopes keeps more
-than a quarter of what the table suggests, so that predictions beat the pooled mean unless that is
-more than eight times too large.
+The ridge is then at least the information that everybody's own outcome would have. To first order
+slopes are then no larger than those of a regression of the level of everybody's block on their
+features, C/V with C the covariance between blocks and V the variance of the feature. With C' the
+covariance within blocks that changes the squared error by -C²/V - 2 C C'/V: predictions beat the
+pooled mean unless people within blocks go the other way, by more than half as much.
 
 References
 ----------
@@ -30,27 +32,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
-from unbin._linalg import solve_scaled
+from unbin._linalg import NOTHING, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
+from unbin.families import Family
 from unbin.likelihood.effects import Pulls
 from unbin.likelihood.quasi_score import ScoreSums
 from unbin.likelihood.scoring import ScoringResult
+from unbin.rows.design import Design
 
 _ROUNDS = 500
 _SETTLED = 1e-6
 _LARGEST = 1e6
 """Ridge over the largest eigenvalue at which no slope is left."""
+_LOUDEST = 1e50
+"""Limit on the signal of a person where a fit has diverged, so that sums of squares stay finite."""
 _TOLD = 1e-10
 """Eigenvalues below this share of the largest tell nothing."""
 WEAK = 0.1
 """Ridge over the smallest eigenvalue from which on a design is weak."""
-CAUTIOUS = 3.0
-"""Ridge over the largest eigenvalue, at least, where slopes may stand for the blocks."""
-_APART = 2.0
+APART = 2.0
 """Dispersion of the blocks' levels from which on they lie further apart than people explain."""
 _FIRST, _STEP = 30.0, 10**-0.5
 """First ridge over the largest eigenvalue, and each over the one before."""
@@ -144,6 +149,29 @@ def _fixed_point(values: FloatArray, pull: FloatArray, phi: float, largest: floa
     return min(size, largest)
 
 
+# -- what everybody's own outcome would say --------------------------------------------------------
+
+
+def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> FloatArray:
+    """Return (d mean/d eta)² / Var y, the information of an observed target about its eta."""
+    slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
+    # where the mean saturates both vanish and a person carries no information
+    xp, says = namespace(eta), variance > 1e-300
+    signal = xp.where(says, slope / xp.sqrt(xp.where(says, variance, 1.0)), 0.0)
+    return xp.clip(signal, -_LOUDEST, _LOUDEST) ** 2  # type: ignore[no-any-return]
+
+
+def observed_information(
+    design: Design, family: Family, theta: FloatArray, nuisance: FloatArray
+) -> float:
+    """Return the largest eigenvalue of the information of everybody's own outcome on the slopes."""
+    gram = design.gram(theta, partial(told_by_person, family, nuisance))
+    if design.fit_intercept:
+        first = gram[0, 1:]
+        gram = gram[1:, 1:] - np.outer(first, first) / max(float(gram[0, 0]), NOTHING)
+    return float(np.linalg.eigvalsh(gram[np.ix_(design.varies, design.varies)]).max())
+
+
 # -- the way from slopes of 0 ----------------------------------------------------------------------
 
 
@@ -192,7 +220,7 @@ def shrink(
     solve: Callable[[FloatArray, FloatArray], ScoringResult],
     dispersion: Callable[[ScoringResult, FloatArray], Dispersion],
     *,
-    cautious: bool,
+    floor: float = 0.0,
 ) -> tuple[ScoringResult, float]:
     """Return the root with the evidence ridge, and that ridge, n alpha.
 
@@ -206,8 +234,8 @@ def shrink(
         Solves from some free parameters with a penalty (p,).
     dispersion : callable
         Of a result, with the quasi-score without the ridge there.
-    cautious : bool
-        Whether slopes may stand for the blocks.
+    floor : float
+        The least ridge where blocks lie further apart than people explain.
 
     Returns
     -------
@@ -216,18 +244,17 @@ def shrink(
     """
 
     def wanted(at: ScoringResult, penalty: FloatArray) -> tuple[float, float]:
-        """Return the ridge to go to, and the largest eigenvalue."""
+        """Return the ridge to go to, and the largest eigenvalue of the information."""
         unpenalised = at.sums.score + penalty * at.free
         spread = dispersion(at, unpenalised)
         found = evidence_ridge(at.sums.information, unpenalised, at.free, slopes, spread.phi)
         if found is None:
             return float("inf"), 0.0
-        floor = CAUTIOUS * largest if cautious and spread.levels > _APART else 0.0
-        return max(found.size, floor), found.largest
+        return max(found.size, floor if spread.levels > APART else 0.0), found.largest
 
-    result, ridge, largest = null, float("inf"), 0.0
+    result, ridge = null, float("inf")
     goal, largest = wanted(null, np.zeros(len(slopes)))
-    size, tries = _FIRST * largest, 0
+    size, tries = max(_FIRST * largest, goal), 0
     while largest > 0 and tries < _LAST:
         if size <= goal:
             size, tries = goal, tries + 1

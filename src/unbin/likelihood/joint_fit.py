@@ -65,6 +65,7 @@ def fit_joint(
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
+    n_features: int | None = None,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from several tables about them, and known outcomes.
 
@@ -77,7 +78,7 @@ def fit_joint(
     family : Family
     people : KnownPeople, optional
         Whose outcome is known; no table counts them.
-    alpha, start, tol, max_iter
+    alpha, start, tol, max_iter, n_features
         As for :func:`unbin.likelihood.fit.fit_likelihood`.
 
     Returns
@@ -115,6 +116,7 @@ def fit_joint(
             _solver(problem, n_known, tol, max_iter),
             spread=_dispersion(problem, result, np.zeros(len(penalty))),
             always=alpha is not None,
+            n_features=n_features,
         )
     if family.free_shape:
         whole = any(looks_counted(release) for release in releases)

@@ -18,7 +18,12 @@ from unbin._watching import Status
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets, representative_values
-from unbin.likelihood.evidence import Dispersion, evidence_ridge, shrink
+from unbin.likelihood.evidence import (
+    Dispersion,
+    evidence_ridge,
+    observed_information,
+    shrink,
+)
 from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import LikelihoodFit, ShrunkFit
 from unbin.likelihood.problem import Problem
@@ -94,7 +99,8 @@ def shrink_predictions(
     always : bool
         Whether it acts whatever the design is like.
     n_features : int, optional
-        Slopes after these are contextual.
+        Slopes after these are contextual. With these a weak design is no reason: they come with
+        slopes of the other sign, whose difference a ridge would take away.
     """
     if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
         return found
@@ -102,12 +108,15 @@ def shrink_predictions(
     verdict = judge(design, family, found, d)
     failure = _failure(design, found, verdict)
     found = replace(found, outside=bool(failure) or rejected(found))
-    why = failure or ("alpha is 'auto'" if always else _weakness(result, solver.slopes, spread))
+    why = failure or ("alpha is 'auto'" if always else "")
+    if not why and d == len(design.scale):
+        why = _weakness(result, solver.slopes, spread)
     if not why:
         return found
-    shrunk, ridge = shrink(
-        solver.null(), solver.slopes, solver.solve, solver.dispersion, cautious=bool(failure)
-    )
+    null, floor = solver.null(), 0.0
+    if failure:
+        floor = observed_information(design, family, *solver.coordinates.split(null.free))
+    shrunk, ridge = shrink(null, solver.slopes, solver.solve, solver.dispersion, floor=floor)
     penalty = np.where(solver.slopes, min(ridge, NO_SLOPES * solver.n_people), 0.0)
     bare, shrunk = solver.infer(shrunk, penalty, found.status, bool(failure))
     theta, nuisance = solver.coordinates.split(shrunk.free)
