@@ -150,7 +150,7 @@ def test_units_of_outcomes_and_features(factor):
 
 @pytest.mark.parametrize(("family", "bins"), [("gaussian", 2), ("gaussian", 8), ("ordinal", 4)])
 def test_one_block_predicts_the_pooled_mean(family, bins):
-    X, y, block = people(d=8)
+    X, y, _ = people(d=8)
     model = fitted(X, y, np.full(len(y), "all"), family, bins)
     assert set(model.diagnostics_.verdicts) == {"not estimable"}
     error = np.sqrt(np.mean((model.predict(X) - y) ** 2))
