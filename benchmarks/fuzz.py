@@ -119,7 +119,7 @@ def models() -> list[bytes]:
             glm("poisson").fit(X, counts),
             glm(method="matching", random_state=0).fit(X, target),
             glm(contextual=True).fit(X, target),
-            glm(alpha="auto").fit(X, target),
+            glm(alpha="held-out").fit(X, target),
             glm().fit(X, y),
             glm().fit(X, [target, target]),
         ]

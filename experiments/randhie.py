@@ -56,7 +56,8 @@ def compare(X, y, blocks, family: str, folds: int) -> tuple[float, str]:
     """Return the test error over the oracle's, and the families fitted."""
     ours, oracle, fitted = [], [], set()
     for train, test in list(KFold(5, shuffle=True, random_state=0).split(X))[:folds]:
-        model = common.fit_release(X[train], y[train], blocks[train], BINS, family, alpha="auto")
+        target = X[train], y[train], blocks[train]
+        model = common.fit_release(*target, BINS, family, alpha="held-out")
         ours.append(common.mse(model, X[test], y[test]))
         fitted.add(model.family_)
         observed = unbin.AggregatedGLM("poisson").fit(X[train], y[train])

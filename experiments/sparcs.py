@@ -39,8 +39,8 @@ LEVELS = {  # dummies; the level left out is the reference
 }  # fmt: skip
 MODELS = (
     {"family": "gaussian", "alpha": 0.0},
-    {"family": "gaussian", "alpha": "auto"},
-    {"family": "ordinal", "alpha": "auto"},
+    {"family": "gaussian", "alpha": "held-out"},
+    {"family": "ordinal", "alpha": "held-out"},
 )
 
 

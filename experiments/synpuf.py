@@ -30,7 +30,7 @@ CASES = (  # name, state, bins, folds at most, settings; choosing a family is sl
     ("all states", None, 10, 5, {"family": "ordinal"}),
     ("all states", None, 5, 1, {"family": "auto"}),
     ("all states", None, 10, 1, {"family": "auto"}),
-    ("California", CALIFORNIA, 10, 5, {"family": "ordinal", "alpha": "auto"}),
+    ("California", CALIFORNIA, 10, 5, {"family": "ordinal", "alpha": "held-out"}),
     ("California", CALIFORNIA, 10, 5, {"family": "ordinal"}),
 )
 

@@ -80,7 +80,7 @@ def test_medicare_counties_tell_as_much_as_people(real_data):
     found = synpuf.compare(people, 10, 1, family="ordinal")
     assert found["over_oracle"] < 1.0
     california = synpuf.only(people, synpuf.CALIFORNIA)
-    found = synpuf.compare(california, 10, 5, family="ordinal", alpha="auto")
+    found = synpuf.compare(california, 10, 5, family="ordinal", alpha="held-out")
     assert found["over_oracle"] < 1.15
     assert found["families"] == "ordinal"
 
@@ -115,7 +115,7 @@ def charges(real_data):
     rows = np.random.default_rng(0).permutation(len(y))
     train, test = rows[:6000], rows[6000:]
     model = common.fit_release(
-        X[train], y[train], county[train], sparcs.BINS, "ordinal", alpha="auto"
+        X[train], y[train], county[train], sparcs.BINS, "ordinal", alpha="held-out"
     )
     pooled = np.mean((y[test] - y[train].mean()) ** 2)
     return model, common.mse(model, X[test], y[test]) / pooled

@@ -213,7 +213,7 @@ def test_observed_targets_in_other_units(family):
 def test_a_chosen_ridge_goes_with_the_units():
     sim = simulate(1500, 12, 30, between=0.05, noise=2.0, random_state=3)
     models = [
-        unbin.AggregatedGLM(alpha="auto").fit(
+        unbin.AggregatedGLM(alpha="held-out").fit(
             sim.X, unbin.aggregate(c * sim.y, sim.blocks, 5).align(sim.blocks)
         )
         for c in (1.0, 1e5)

@@ -61,7 +61,7 @@ def test_stopped_while_choosing_there_is_nothing_to_keep():
         watching(lambda _: True),
         pytest.raises(FitInterruptedError, match="held-out blocks, got no"),
     ):
-        unbin.AggregatedGLM(alpha="auto").fit(X, target)
+        unbin.AggregatedGLM(alpha="held-out").fit(X, target)
 
 
 @pytest.mark.parametrize("kind", ["watcher", "keyboard"])
@@ -77,7 +77,7 @@ def test_stopped_while_choosing_the_best_so_far_is_fitted(kind, monkeypatch):
         return solve(problem, *args)
 
     monkeypatch.setattr(choice, "solve_quickly", note)
-    model = unbin.AggregatedGLM("auto", alpha="auto")
+    model = unbin.AggregatedGLM("auto", alpha="held-out")
     stop = watching(lambda _: kind == "watcher" and seen[-1] == "gaussian")
     with stop, pytest.warns(UserWarning, match="interrupted while candidates .* of the 11 scored"):
         model.fit(X, target)
@@ -86,7 +86,7 @@ def test_stopped_while_choosing_the_best_so_far_is_fitted(kind, monkeypatch):
     assert set(model.selection_.family) == {"ordinal"}
     assert model.status_.converged
     monkeypatch.setattr(choice, "solve_quickly", solve)
-    whole = unbin.AggregatedGLM("ordinal", alpha="auto").fit(X, target)
+    whole = unbin.AggregatedGLM("ordinal", alpha="held-out").fit(X, target)
     assert not whole.selection_.stopped
     np.testing.assert_array_equal(model.coef_, whole.coef_)
 

@@ -21,7 +21,7 @@ SETTINGS: dict[str, list[Any]] = {
     "fit_intercept": ["x", None, NAN, 2, [], {}],
     "n_trials": ["x", None, NAN, 0, -3, 1.5, [], True],
     "target_transform": ["x", "sqrt", 0, [], {}, NAN],
-    "alpha": ["x", None, NAN, INF, -1.0, [], {}, True, 1j, b"1"],
+    "alpha": ["x", NAN, INF, -1.0, [], {}, True, 1j, b"1"],
     "tol": ["x", None, NAN, INF, 0.0, -1.0, [], True, 1j],
     "max_iter": ["x", NAN, 0, -1, 1.5, [], True],
     "random_state": ["x", NAN, -1, 1.5, [], {}, 2**40],

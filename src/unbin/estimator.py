@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -81,8 +80,11 @@ _LISTED = {
     "nuisance_": "nuisance",
     "alpha_": "alpha",
     "selection_": "selection",
+    "shrunk_coef_": "shrunk_coef",
+    "shrunk_intercept_": "shrunk_intercept",
 }
 
+_RIDGES = ("auto", "held-out")
 _OF_BINS = ("thresholds_", "bin_edges_", "bin_values_")
 """Of an ordinal fit alone."""
 
@@ -101,9 +103,12 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         "likelihood" solves the quasi-score of the published numbers: consistent, with standard
         errors. "matching" is the estimator of the paper: the coefficients and individual targets
         that satisfy the release and lie nearest to each other; it mistakes noise for signal.
-    alpha : float or "auto"
+    alpha : float, None, "auto" or "held-out"
         Ridge, as in scikit-learn and glum: mean loss + alpha/2 ||coef||², the intercept is free.
-        The paper's lambda is n alpha / 2. "auto": held-out blocks choose.
+        The paper's lambda is n alpha / 2. "auto" is the evidence ridge of the standardised slopes
+        (MacKay): *predictions* are shrunk by it, ``coef_`` and its errors are not. None is the
+        same where the table tells some combination of the slopes poorly or the fit without a ridge
+        fails, and no ridge elsewhere. 0 never shrinks. "held-out": held-out blocks choose.
     contextual : bool or "auto"
         Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
         the effect within blocks and ``contextual_coef_`` that between blocks less that within
@@ -168,7 +173,12 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         are then those within a block. Of several tables this is the spread of all partitions'
         intercepts together, and slopes of ordinal outcomes and of those of two values are those of
         the population, as a GLM of individual data has them.
-    family_, alpha_ : as used, or lists of p
+    family_ : as used, or list of p
+    alpha_ : float, or list of p
+        The ridge that acted. The evidence ridge is one of the standardised slopes, and infinite
+        where it leaves none.
+    shrunk_coef_, shrunk_intercept_ : as coef_ and intercept_, or None
+        What predicts where the evidence ridge acts; None where it does not.
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
         and the best so far was fitted.
@@ -230,7 +240,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         family: str = "gaussian",
         method: str = "likelihood",
         *,
-        alpha: float | str = 0.0,
+        alpha: float | str | None = None,
         contextual: bool | str = False,
         n_trials: int = 1,
         target_transform: str | None = None,
@@ -370,7 +380,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         transform = TRANSFORMS[self.target_transform]
         means = [
             transform.mean(predict_mean(fit, eta), fit.dispersion + fit.block_sd**2)
-            for fit, eta in zip(self._fits, self._etas(X, blocks, block_means, offset), strict=True)
+            for fit, eta in self._etas(X, blocks, block_means, offset)
         ]
         return np.column_stack(means) if self._several else means[0]
 
@@ -385,8 +395,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> FloatArray:
         """Return the probability of every bin, shape (n, K), for an ordinal fit."""
         X = self._check_rows(X)
-        fit = self._only_fit("predict_proba")
-        (eta,) = self._etas(X, blocks, block_means, offset)
+        self._only_fit("predict_proba")
+        ((fit, eta),) = self._etas(X, blocks, block_means, offset)
         return bin_probabilities(fit, eta)
 
     def impute(
@@ -473,7 +483,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             y = TRANSFORMS[self.target_transform].observed(as_floats(y, where="y"))
             check_observed(y, fit.family)
             weights = None if weights is None else weights[rows]
-        (eta,) = self._etas(X, blocks, None, offset)
+        ((fit, eta),) = self._etas(X, blocks, None, offset)
         return score_target(fit, self.method, y, eta[rows], weights)
 
     @property
@@ -599,7 +609,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         settings = Settings(
             layout=layout,
             options=options,
-            alpha=value_or_auto("alpha", self.alpha, partial(check_number, low=0.0)),
+            alpha=self._alpha(),
             contextual=contextual,
             n_trials=self.n_trials,
             solver=self.solver,
@@ -613,6 +623,16 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
+
+    def _alpha(self) -> float | str | None:
+        if self.alpha is None or (isinstance(self.alpha, str) and self.alpha in _RIDGES):
+            return self.alpha
+        if isinstance(self.alpha, str):
+            raise ParameterError(
+                f"alpha: must be a number, None, 'auto' or 'held-out', got {self.alpha!r}; write "
+                "for example 0.01"
+            )
+        return check_number("alpha", self.alpha, low=0.0)
 
     def _contextual(self) -> bool | None:
         """Return whether there are contextual effects, None where the fit chooses."""
@@ -660,9 +680,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         blocks: ArrayLike | None,
         block_means: Mapping[Any, ArrayLike] | None,
         offset: ArrayLike | None,
-    ) -> list[FloatArray]:
+    ) -> list[tuple[Fit, FloatArray]]:
+        """Return what predicts of each fit, and the linear predictor of new people."""
         extra = new_offset(offset, X.shape[0], needed=self._has_offset)
-        return [fit.eta(X, blocks, block_means, extra) for fit in self._fits]
+        fits = [fit.for_prediction() for fit in self._fits]
+        return [(fit, fit.eta(X, blocks, block_means, extra)) for fit in fits]
 
     def _only_fit(self, what: str) -> Fit:
         if self._several:

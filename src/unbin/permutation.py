@@ -278,7 +278,7 @@ def _paper(job: _Job, y: FloatArray) -> tuple[float, FloatArray]:
     fitted = job.fit()
     loss = _loss(fitted, y)
     oracle = clone(job.model).set_params(
-        family=fitted.family_, alpha=fitted.alpha_, contextual=False
+        family=fitted.family_, alpha=_ridge(job.model, fitted), contextual=False
     )
 
     def permuted() -> float:
@@ -335,9 +335,18 @@ def _block_means(job: _Job) -> tuple[float, FloatArray]:
     return r_squared(mean), np.array(null)
 
 
+def _ridge(model: AggregatedGLM, fitted: AggregatedGLM) -> float | None:
+    """Return the ridge by name: that chosen on held-out blocks, or None for the evidence ridge."""
+    evidence = model.alpha is None or model.alpha == "auto"
+    return None if evidence else float(fitted.alpha_)
+
+
 def _refits(job: _Job) -> tuple[float, FloatArray]:
     release, fitted = job.target.release, job.fit()
-    fixed = clone(job.model).set_params(family=fitted.family_, alpha=fitted.alpha_)
+    fixed = clone(job.model).set_params(
+        family=fitted.family_,
+        alpha=fitted.alpha_ if job.model.alpha == "held-out" else job.model.alpha,
+    )
 
     def refit() -> float:
         dealt = _with_tables(release, _deal(release.n, job.rng))

@@ -21,7 +21,7 @@ COMMANDS = ("check", "fit", "predict", "aggregate", "audit", "demo")
         (["check", "P", "R", "--block", "town"], 1,
          "people.csv: must have the column 'town', got 'county', 'y', 'x'; check its name"),
         (["fit", "P", "R", "--block", "county", "--formula", "x", "--alpha", "much"], 2,
-         "--alpha: must be a number or auto, got 'much'; write for example 0.01"),
+         "--alpha: must be a number, auto, needed or held-out, got 'much'; write for example 0.01"),
         (["fit", "P", "R", "--block", "county", "--formula", "x", "--contextual", "on"], 2,
          "--contextual: unknown, got 'on'; use one of 'no', 'yes', 'auto'"),
         (["fit", "P", "R", "--block", "county", "--formula", "x", "--level", "2"], 2,

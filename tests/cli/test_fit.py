@@ -102,7 +102,7 @@ def test_imputed_values_are_written_on_request_only(folder, tmp_path):
 def test_fit_chooses_and_takes_context(folder, tmp_path):
     result = run(
         "fit", folder / "people.csv", folder / "release.csv", "--block", "county", "--formula",
-        "age + log(los)", "--alpha", "auto", "--contextual", "yes", "--output", tmp_path,
+        "age + log(los)", "--alpha", "held-out", "--contextual", "yes", "--output", tmp_path,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "block mean of age" in result.stdout

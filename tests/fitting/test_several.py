@@ -139,11 +139,11 @@ def test_blocks_left_out_are_predicted_by_fits_that_never_saw_them(table):
 
 def test_one_table_is_left_out_as_several_are():
     table = TARGET.table("county")
-    found = cross_validate(AggregatedGLM(), X, table, 4)
+    found = cross_validate(AggregatedGLM(alpha=0.0), X, table, 4)
     fold = deal_blocks(table.release.n, 4)
     for k in range(4):
         train, test = (np.flatnonzero((fold == k)[table.codes] == held) for held in (False, True))
-        alone = AggregatedGLM().fit(X.iloc[train], table[train])
+        alone = AggregatedGLM(alpha=0.0).fit(X.iloc[train], table[train])
         assert found.score[k] == pytest.approx(alone.score(X.iloc[test], table[test]), abs=2e-5)
 
 
@@ -344,11 +344,11 @@ def test_the_simpler_family_is_taken_with_its_own_best_ridge():
 
 
 def test_a_ridge_is_chosen_by_held_out_blocks():
-    model = AggregatedGLM(alpha="auto").fit(X, TARGET)
+    model = AggregatedGLM(alpha="held-out").fit(X, TARGET)
     best = model.selection_.alpha[np.argmax(model.selection_.score)]
     assert model.alpha_ == model.selection_.alpha[model.selection_.chosen] == best < 0.1
     noise = joined(np.random.default_rng(3).normal(size=len(X)), IDS, EDGES)
-    flat = AggregatedGLM(alpha="auto").fit(X, noise)
+    flat = AggregatedGLM(alpha="held-out").fit(X, noise)
     assert flat.alpha_ == flat.selection_.alpha.max()
     assert np.abs(flat.coef_).max() < 0.01
 

@@ -142,7 +142,7 @@ def test_a_fit_is_that_to_repeated_rows(family, kind):
 OPTIONS = {
     "contextual": {"contextual": True},
     "perhaps contextual": {"contextual": "auto"},
-    "ridge": {"alpha": "auto"},
+    "ridge": {"alpha": "held-out"},
     "no intercept": {"fit_intercept": False},
 }
 

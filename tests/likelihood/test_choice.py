@@ -145,7 +145,7 @@ def test_a_ridge_is_chosen_where_it_helps():
     with pytest.warns(SpecificationWarning, match="30 blocks are too few for 12 slopes"):
         plain = unbin.AggregatedGLM().fit(people.X, target)
     with pytest.warns(SpecificationWarning):
-        auto = unbin.AggregatedGLM(alpha="auto").fit(people.X, target)
+        auto = unbin.AggregatedGLM(alpha="held-out").fit(people.X, target)
     assert auto.alpha_ > 0
     assert np.linalg.norm(auto.coef_ - people.coef) < np.linalg.norm(plain.coef_ - people.coef)
     columns = auto.selection_.columns()
@@ -153,7 +153,7 @@ def test_a_ridge_is_chosen_where_it_helps():
     assert len(columns["score"]) == len(RIDGES)
 
 
-@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "auto"}])
+@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "held-out"}])
 def test_nothing_can_be_chosen_without_blocks_to_hold_out(setting):
     people = simulate(300, 2, 3, random_state=0)
     target = unbin.aggregate(people.y, people.blocks, 4).align(people.blocks)
@@ -165,7 +165,7 @@ def test_nothing_can_be_chosen_without_blocks_to_hold_out(setting):
         unbin.AggregatedGLM(**setting).fit(people.X, people.y)
 
 
-@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "auto"}])
+@pytest.mark.parametrize("setting", [{"family": "auto"}, {"alpha": "held-out"}])
 def test_nothing_can_be_chosen_without_counts_to_score(setting):
     people = simulate(600, 2, 30, random_state=0)
     release = mean_release(people.y, people.blocks)
@@ -177,7 +177,7 @@ def test_slopes_that_do_not_beat_the_largest_ridge_are_not_taken():
     """Features that have nothing to do with the target: held-out blocks support no slope."""
     sim = simulate(1500, 4, 30, between=0.3, coef=np.zeros(4), random_state=1)
     target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
-    model = unbin.AggregatedGLM(alpha="auto").fit(sim.X, target)
+    model = unbin.AggregatedGLM(alpha="held-out").fit(sim.X, target)
     assert model.alpha_ == max(model.selection_.alpha)
 
 

@@ -50,7 +50,7 @@ CASES = [
     {"family": "ordinal", "contextual": True},
     {"family": "gaussian", "method": "matching"},
     {"family": "poisson", "method": "matching", "init": np.zeros(3)},
-    {"family": "gaussian", "alpha": "auto", "contextual": "auto"},
+    {"family": "gaussian", "alpha": "held-out", "contextual": "auto"},
     {"family": "gamma", "fit_intercept": False},
 ]
 
@@ -155,7 +155,7 @@ def saved(tmp_path_factory):
 @pytest.fixture(scope="module")
 def chosen(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.json"
-    unbin.save(fitted("gaussian", alpha="auto"), path)
+    unbin.save(fitted("gaussian", alpha="held-out"), path)
     return path.read_text()
 
 

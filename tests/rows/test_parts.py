@@ -62,6 +62,7 @@ def test_files_give_the_fit_of_arrays(tmp_path, family, method):
     [
         {"family": "ordinal"},
         {"contextual": True},
+        {"alpha": "held-out"},
         {"alpha": "auto"},
         {"fit_intercept": False},
         {"family": "auto"},

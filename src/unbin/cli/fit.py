@@ -50,7 +50,13 @@ def fit(
             "or auto: held-out blocks choose."
         ),
     ] = "gaussian",
-    alpha: Annotated[str, typer.Option(help="Ridge: a number, or auto.")] = "0",
+    alpha: Annotated[
+        str,
+        typer.Option(
+            help="Ridge: a number; auto, the evidence ridge, or needed, the same where the table "
+            "tells slopes poorly, for predictions; held-out, chosen on held-out blocks."
+        ),
+    ] = "needed",
     contextual: Annotated[
         str,
         typer.Option(
@@ -260,16 +266,19 @@ def _exit_if_interrupted(model: AggregatedGLM) -> None:
         raise typer.Exit(INTERRUPTED)
 
 
-def _alpha(text: str) -> float | str:
+def _alpha(text: str) -> float | str | None:
     from unbin.exceptions import ParameterError
 
-    if text == "auto":
+    if text in ("auto", "held-out"):
         return text
+    if text == "needed":
+        return None
     try:
         return float(text)
     except ValueError:
         raise ParameterError(
-            f"--alpha: must be a number or auto, got {text!r}; write for example 0.01"
+            f"--alpha: must be a number, auto, needed or held-out, got {text!r}; write for example "
+            "0.01"
         ) from None
 
 

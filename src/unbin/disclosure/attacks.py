@@ -83,7 +83,7 @@ def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> list
         return [AggregatedGLM(family, "matching", random_state=seed + k) for k in range(starts)]
     if kind == "ridge":
         enough = n_blocks >= _LEAST_BLOCKS
-        return [AggregatedGLM(family, alpha="auto", random_state=seed)] if enough else []
+        return [AggregatedGLM(family, alpha="held-out", random_state=seed)] if enough else []
     return [AggregatedGLM(family, random_state=seed)]
 
 
@@ -177,7 +177,7 @@ def attackers_choice(guesses: Iterable[Guess], n_bins: int) -> Guess | None:
     """
     pairs = [(guess, guess.model) for guess in guesses if guess.model is not None]
     found = [(guess, model) for guess, model in pairs if model.method == "likelihood"]
-    found = [(guess, model) for guess, model in found if model.alpha == "auto"] or found
+    found = [(guess, model) for guess, model in found if model.alpha == "held-out"] or found
     if n_bins <= 2:
         found = [(guess, model) for guess, model in found if model.family == "ordinal"] or found
     return max((guess for guess, _ in found), key=lambda guess: guess.score, default=None)

@@ -196,7 +196,7 @@ def _bins_of(model: AggregatedGLM, known: Knowledge) -> tuple[FloatArray, FloatA
 
     Bins that the fit takes together are shared out as they are of everybody.
     """
-    (fit,) = model._fits
+    fit = model._fits[0].for_prediction()
     upper = known.edges[1:]
     if fit.bins is not None:
         cuts = np.asarray(model.bin_edges_[1:-1])

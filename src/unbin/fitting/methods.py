@@ -15,7 +15,7 @@ from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
-from unbin.fitting.model import BinScale, Fit, Settings, TableFit
+from unbin.fitting.model import BinScale, Fit, Settings, Shrunk, TableFit
 from unbin.fitting.observed import fit_observed
 from unbin.likelihood.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.likelihood.counts import representative_values
@@ -27,6 +27,8 @@ from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
+from unbin.likelihood.shrinkage import level_shift, table_range
+from unbin.likelihood.statistics import looks_counted
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
@@ -58,6 +60,7 @@ def likelihood_fit(
     designs = {contextual: merge_rows(design) for contextual, design in laid_out.items()}
     known = _known(people, release, designs, context)
     model, selection = _choose(designs, release, known, family, settings)
+    alpha = model.alpha if settings.alpha == "held-out" else settings.alpha
 
     def solve(contextual: bool) -> LikelihoodFit:
         with _kept(designs[contextual], release, model.family, settings) as start:
@@ -66,11 +69,12 @@ def likelihood_fit(
                 release,
                 model.family,
                 known.get(contextual),
-                alpha=model.alpha,
+                alpha=alpha,
                 start=start,
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
-                **_only_one(release, d, settings),
+                n_features=d,
+                **_only_one(release, settings),
             )
         if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
             discard(settings.options.checkpoint)
@@ -114,10 +118,10 @@ def inside(release: Release, codes: IntArray) -> IntArray:
     return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
 
 
-def _only_one(release: Release | Tables, d: int, settings: Settings) -> dict[str, Any]:
+def _only_one(release: Release | Tables, settings: Settings) -> dict[str, Any]:
     """Return what a fit to one table is asked for besides."""
     if isinstance(release, Release):
-        return {"n_features": d, "robust": settings.robust}
+        return {"robust": settings.robust}
     if settings.robust:
         raise ParameterError(
             "robust: is for one table, got several or observed people, which tell levels apart "
@@ -149,13 +153,12 @@ def _likelihood_result(
     """Bring a fit of ``d`` features, and perhaps their context, to the units of X."""
     family, p = model.family, design.n_parameters
     told = found.told()[p - len(design.scale) : p]
-    coef, intercept = design.to_coefficients(found.theta)
+    coef, intercept = _coefficients(design, found)
     covariance = design.to_coefficient_covariance(found.covariance[:p, :p], told)
-    intercept += found.block_average if design.fit_intercept else 0.0
     bins = _bin_scale(family, found, intercept)
     return Fit(
         family=family,
-        alpha=model.alpha,
+        alpha=model.alpha if found.shrunk is None else found.shrunk.alpha,
         coef=coef[:d],
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
@@ -173,8 +176,44 @@ def _likelihood_result(
         n_people=_n_people(design, release),
         n_rows=design.n_rows,
         df_residual=found.df_residual,
+        shrunk=_shrunk(design, found, context, d, ordinal=bins is not None),
+        **_held(design, release, family, found),
         **_of_tables(design, release, family, found, d),
     )
+
+
+def _coefficients(design: Design, found: LikelihoodFit) -> tuple[FloatArray, float]:
+    """Return slopes and the intercept of the average person, in the units of X."""
+    coef, intercept = design.to_coefficients(found.theta)
+    return coef, intercept + (found.block_average if design.fit_intercept else 0.0)
+
+
+def _shrunk(
+    design: Design, found: LikelihoodFit, context: Context | None, d: int, *, ordinal: bool
+) -> Shrunk | None:
+    """Return what predicts where the evidence ridge acts."""
+    if found.shrunk is None:
+        return None
+    coef, intercept = _coefficients(design, found.for_prediction())
+    return Shrunk(
+        coef=coef[:d],
+        intercept=0.0 if ordinal else intercept,
+        nuisance=found.shrunk.nuisance,
+        contextual_coef=None if context is None else _widen(coef[d:], context),
+        thresholds=found.shrunk.nuisance - intercept if ordinal else None,
+    )
+
+
+def _held(
+    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit
+) -> dict[str, Any]:
+    """Return what holds predictions to the table, where the fit failed or is rejected."""
+    if not found.outside or not found.counts.informative:
+        return {}
+    # bins of a family of counts end at whole numbers already
+    whole = not family.domain.integer and all(map(looks_counted, _releases(release)))
+    counts = replace(found.counts, whole=whole)
+    return {"limits": table_range(counts), "level": level_shift(design, family, found, counts)}
 
 
 def _n_people(design: Design, release: Release | Tables) -> int:
@@ -230,6 +269,7 @@ def _imputed(
     """Return what imputes the targets of all rows, where they are in memory."""
     if design.rows is None:
         return None
+    found = found.for_prediction()
     if isinstance(release, Release):
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
@@ -351,25 +391,27 @@ def _choose(
     settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
     """Take the model the settings name, or the best on held-out blocks."""
-    if family is not None and settings.alpha is not None and len(designs) == 1:
-        return Candidate(family, settings.alpha, next(iter(designs))), None
+    asked = settings.alpha
+    alpha = 0.0 if asked is None or isinstance(asked, str) else asked
+    if family is not None and asked != "held-out" and len(designs) == 1:
+        return Candidate(family, alpha, next(iter(designs))), None
     tables = _releases(release)
     families = [family] if family else candidate_families(tables, settings.n_trials)
     if isinstance(release, Tables) and release.known is not None:
         values = release.known.values
         families = [each for each in families if each.domain.contains(values)]
-    alphas = RIDGES if settings.alpha is None else None
-    return choose(designs, tables, families, alphas, settings.alpha or 0.0, known=known)
+    alphas = RIDGES if asked == "held-out" else None
+    return choose(designs, tables, families, alphas, alpha, known=known)
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:
     """Return family and alpha where nothing can be chosen on held-out blocks."""
-    if family is None or settings.alpha is None or settings.contextual is None:
+    if family is None or isinstance(settings.alpha, str) or settings.contextual is None:
         raise ParameterError(
             "auto: family, alpha and contextual are chosen by method='likelihood' and an "
             "aggregated target, got another fit; name them"
         )
-    return family, settings.alpha
+    return family, settings.alpha or 0.0
 
 
 def _kept(

@@ -76,6 +76,27 @@ class TableFit:
 
 
 @dataclass(frozen=True, slots=True)
+class Shrunk:
+    """What predicts where the evidence ridge acts, in the units of X.
+
+    Attributes
+    ----------
+    coef, contextual_coef : (d,)
+        The latter None without contextual effects.
+    intercept : float
+    nuisance : (m,)
+    thresholds : (K - 1,) or None
+        Of an ordinal fit, the intercept included.
+    """
+
+    coef: FloatArray
+    intercept: float
+    nuisance: FloatArray
+    contextual_coef: FloatArray | None = None
+    thresholds: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """A fit in the units of X.
 
@@ -83,6 +104,8 @@ class Fit:
     ----------
     family : Family
     alpha : float
+        The ridge that acted: the evidence ridge is one of the standardised slopes, and infinite
+        where it leaves none.
     coef : (d,)
     intercept : float
     nuisance : (m,)
@@ -116,6 +139,12 @@ class Fit:
         People beside the tables whose outcome is known.
     df_residual : float
         Degrees of freedom of intervals and tests.
+    shrunk : Shrunk or None
+        What predicts, where the evidence ridge acts.
+    limits : (2,) or None
+        Lowest and highest mean to predict, where the fit failed or is rejected.
+    level : float
+        Added to the linear predictor there, so that the mean of everybody is the table's.
     """
 
     family: Family
@@ -145,6 +174,38 @@ class Fit:
     tables: tuple[TableFit, ...] = ()
     n_observed: int = 0
     df_residual: float = float("inf")
+    shrunk: Shrunk | None = None
+    limits: FloatArray | None = None
+    level: float = 0.0
+
+    def for_prediction(self) -> Fit:
+        """Return the fit with the coefficients that predict: shrunk where the ridge acts."""
+        if self.shrunk is None:
+            return replace(self, intercept=self.intercept + self.level, level=0.0)
+        bins, used = self.bins, self.shrunk
+        if bins is not None and used.thresholds is not None:
+            bins = replace(bins, thresholds=used.thresholds)
+        return replace(
+            self,
+            coef=used.coef,
+            intercept=used.intercept + self.level,
+            level=0.0,
+            nuisance=used.nuisance,
+            dispersion=self.family.dispersion(used.nuisance),
+            contextual_coef=used.contextual_coef,
+            bins=bins,
+            shrunk=None,
+        )
+
+    @property
+    def shrunk_coef(self) -> FloatArray | None:
+        """Shrunk slopes, where the evidence ridge acts."""
+        return None if self.shrunk is None else self.shrunk.coef
+
+    @property
+    def shrunk_intercept(self) -> float | None:
+        """The intercept beside the shrunk slopes."""
+        return None if self.shrunk is None else self.shrunk.intercept
 
     def over_effects(
         self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
@@ -189,9 +250,13 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The estimator's parameters that fits read, checked; None for those that the fit chooses."""
+    """The estimator's parameters that fits read, checked; None for those that the fit chooses.
 
-    alpha: float | None
+    ``alpha`` is a number, None (the evidence ridge where it is needed), "auto" (always) or
+    "held-out" (chosen on held-out blocks).
+    """
+
+    alpha: float | str | None
     layout: Layout
     options: Options
     contextual: bool | None

@@ -18,10 +18,15 @@ from unbin.rows.design import Design, lay_out
 
 
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
-    """Return the mean of the modelled target; an ordinal fit averages the values of its bins."""
+    """Return the mean of the modelled target; an ordinal fit averages the values of its bins.
+
+    Where a fit failed or is rejected, means do not leave the range of the table.
+    """
     if fit.bins is None:
-        return fit.over_effects(fit.family.inverse_link, eta)
-    return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
+        mean = fit.over_effects(fit.family.inverse_link, eta)
+    else:
+        mean = np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
+    return mean if fit.limits is None else np.clip(mean, *fit.limits)
 
 
 def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:

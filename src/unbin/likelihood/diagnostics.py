@@ -8,12 +8,14 @@ from functools import partial
 
 import numpy as np
 
-from unbin._linalg import namespace, solve_scaled
+from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray
 from unbin.families import Family
+from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.inference import (
     GoodnessOfFit,
     LikelihoodFit,
+    ShrunkFit,
     goodness_of_fit,
     wald_test,
     worst_blocks,
@@ -31,8 +33,6 @@ from unbin.release import Release
 from unbin.release.join import Tables, distinct_names
 from unbin.rows.design import Design
 
-_LOUDEST = 1e50
-"""Limit on the signal of a person where a fit has diverged, so that sums of squares stay finite."""
 _OVERDISPERSED = 1.5
 _LEVEL = 0.05
 _SHAPED = 0.5
@@ -158,15 +158,6 @@ def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray
     return np.where(ok, np.minimum(best / np.where(ok, ours, 1.0), 1.0), np.nan)
 
 
-def told_by_person(family: Family, nuisance: FloatArray, eta: FloatArray) -> FloatArray:
-    """Return (d mean/d eta)² / Var y, the information of an observed target about its eta."""
-    slope, variance = family.mean_derivative(eta), family.variance(eta, nuisance)
-    # where the mean saturates both vanish and a person carries no information
-    xp, says = namespace(eta), variance > 1e-300
-    signal = xp.where(says, slope / xp.sqrt(xp.where(says, variance, 1.0)), 0.0)
-    return xp.clip(signal, -_LOUDEST, _LOUDEST) ** 2  # type: ignore[no-any-return]
-
-
 def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
@@ -286,6 +277,8 @@ def _notes(
 ) -> list[str]:
     """Return what else to keep in mind."""
     found = []
+    if fit.shrunk is not None:
+        found.append(_shrinkage_note(fit.shrunk))
     if verdict.reasons and goodness.ratio > _OVERDISPERSED and goodness.p_value < _LEVEL:
         found.append(f"blocks differ {goodness.ratio:.1f} times as much as the model says")
     if fit.levels:
@@ -303,6 +296,15 @@ def _notes(
             "only the right family reads rightly"
         )
     return found
+
+
+def _shrinkage_note(shrunk: ShrunkFit) -> str:
+    if np.isinf(shrunk.alpha):
+        return f"predictions: the evidence ridge leaves no slopes, because {shrunk.why}"
+    return (
+        f"predictions: slopes are shrunk by the evidence ridge (alpha = {shrunk.alpha:.2g}), "
+        f"because {shrunk.why}; coefficients and their errors are not"
+    )
 
 
 def _context_note(design: Design, fit: LikelihoodFit, context: Test, d: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import fdtrc
@@ -14,7 +15,14 @@ from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
-from unbin.likelihood.effects import block_variance, separate_variance, solve_with_effects
+from unbin.likelihood.effects import (
+    block_variance,
+    effects_df,
+    effects_misfit,
+    separate_variance,
+    solve_with_effects,
+)
+from unbin.likelihood.evidence import Dispersion, level_dispersion
 from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.location import slopes_of
@@ -22,6 +30,7 @@ from unbin.likelihood.means import level_error, solve_means
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
+from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
 from unbin.likelihood.specification import UNTESTED, Test, specify, testable
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import published_order
@@ -50,7 +59,7 @@ def fit_likelihood(
     release: Release,
     family: Family,
     *,
-    alpha: float = 0.0,
+    alpha: float | str | None = 0.0,
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
@@ -70,8 +79,9 @@ def fit_likelihood(
     release : Release
         Aligned with the design: blocks in the same order, all sizes known.
     family : Family
-    alpha : float
-        Mean loss + alpha/2 · ‖coef‖², coefficients in units of X.
+    alpha : float, None or "auto"
+        Mean loss + alpha/2 · ‖coef‖², coefficients in units of X. None: the evidence ridge, for
+        predictions, where the design is weak or the fit without it fails; "auto": always.
     start : (n_theta + m,), optional
         Theta and nuisance parameters to start from, in the units of the fit (those of the steps
         that are reported).
@@ -103,7 +113,8 @@ def fit_likelihood(
             "robust: takes histograms or means of everybody in memory or in parts, got order "
             "statistics, rows that are a sample, or tensors; leave it out"
         )
-    penalty = ridge_penalty(problem, alpha * units.slope**2)
+    fixed = 0.0 if alpha is None or isinstance(alpha, str) else alpha
+    penalty = ridge_penalty(problem, fixed * units.slope**2)
     if start is None:
         free = starting_point(problem)
     else:
@@ -128,6 +139,17 @@ def fit_likelihood(
     found = replace(infer(problem, result, penalty, n_features=n_features), context=context)
     if found.specification is not None and (robust or _needs_levels(problem, result.free, found)):
         found = at_location(problem, found, result.free, penalty, robust=robust)
+    if alpha is None or isinstance(alpha, str):
+        found = shrink_predictions(
+            found,
+            result,
+            problem.design,
+            family,
+            _solver(problem, tol, max_iter, n_features),
+            spread=_dispersion(problem, result, np.zeros(len(penalty))),
+            n_features=n_features,
+            always=alpha is not None,
+        )
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
@@ -175,6 +197,50 @@ def _test_context(
         return UNTESTED
     at = reached.free, reached.sums.information, held
     return specify(null, *at, n_features=n_features).context
+
+
+def _solver(problem: Problem, tol: float, max_iter: int, n_features: int | None) -> Solver:
+    """Return how the table is solved with a ridge: without block effects, which come at the end."""
+    plain = replace(problem, block_variance=0.0, effects=None)
+    none = np.zeros(problem.coordinates.n_free)
+
+    def solve_with(free: FloatArray, penalty: FloatArray) -> ScoringResult:
+        if not problem.tells_spread:
+            return solve_means(plain, free, penalty, tol=tol, max_iter=max_iter)
+        cap = step_scale(plain, free)
+        return solve_quasi_score(plain, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+
+    def infer_at(
+        shrunk: ScoringResult, penalty: FloatArray, status: Status, failed: bool
+    ) -> tuple[LikelihoodFit, ScoringResult]:
+        at = plain
+        if not failed and shrunk.status is Status.CONVERGED and problem.tells_spread:
+            with_effects, refined = solve_with_effects(plain, shrunk, penalty, tol, max_iter)
+            if refined.status is Status.CONVERGED:
+                at, shrunk = (
+                    with_effects,
+                    solve_exact(with_effects, refined, penalty, tol, max_iter),
+                )
+        bare = replace(shrunk, status=status)
+        return infer(at, bare, none, n_features=n_features), shrunk
+
+    return Solver(
+        coordinates=problem.coordinates,
+        slopes=slopes_that_vary(problem),
+        n_people=problem.n_people,
+        null=lambda: pooled_fit(plain, none, tol=tol, max_iter=max_iter),
+        solve=solve_with,
+        dispersion=partial(_dispersion, plain),
+        infer=infer_at,
+    )
+
+
+def _dispersion(problem: Problem, result: ScoringResult, unpenalised: FloatArray) -> Dispersion:
+    sums, n_fitted, variance = result.sums, problem.n_fitted, problem.block_variance
+    df = float(effects_df(sums, variance).sum()) - n_fitted
+    left = float((sums.block_misfit - effects_misfit(sums, variance)).sum())
+    levels = level_dispersion(sums, sums.information, unpenalised, n_fitted, variance)
+    return Dispersion(left / df if df > 0 else 1.0, levels)
 
 
 def _solve_levels(

@@ -100,6 +100,11 @@ class LikelihoodFit:
         Whether theta is that root.
     robust : bool
         Whether that was asked for.
+    shrunk : ShrunkFit or None
+        What predicts, where the evidence ridge acts; theta and its errors are unpenalised.
+    outside : bool
+        Whether the plain fit failed or is rejected, so that predictions are not to leave the range
+        of the table.
     """
 
     theta: FloatArray
@@ -130,6 +135,8 @@ class LikelihoodFit:
     location: LocationFit | None = None
     levels: bool = False
     robust: bool = False
+    shrunk: ShrunkFit | None = None
+    outside: bool = False
 
     def told(self) -> BoolArray:
         """Mark the parameters that the release identifies, shape (p,)."""
@@ -162,7 +169,21 @@ class LikelihoodFit:
                 units.theta_out(self.location.theta, fit_intercept=fit_intercept),
                 self.location.covariance * square,
             ),
+            shrunk=None
+            if self.shrunk is None
+            else replace(
+                self.shrunk,
+                theta=units.theta_out(self.shrunk.theta, fit_intercept=fit_intercept),
+                nuisance=units.nuisance_out(self.shrunk.nuisance),
+                alpha=self.shrunk.alpha / units.slope**2,
+            ),
         )
+
+    def for_prediction(self) -> LikelihoodFit:
+        """Return the fit with the parameters that predict: shrunk ones where the ridge acts."""
+        if self.shrunk is None:
+            return self
+        return replace(self, theta=self.shrunk.theta, nuisance=self.shrunk.nuisance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +192,36 @@ class LocationFit:
 
     theta: FloatArray
     covariance: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class ShrunkFit:
+    """What predicts where the evidence ridge acts (:mod:`unbin.likelihood.evidence`).
+
+    Attributes
+    ----------
+    theta, nuisance
+        As in ``LikelihoodFit``.
+    alpha : float
+        Of the standardised slopes: mean loss + alpha/2 Σ (sd of feature × slope)²; infinite where
+        no slope is left.
+    why : str
+        Why it acts, as the end of a sentence.
+    lost : (d,) bool
+        Features whose slopes the plain fit could not estimate.
+    lost_why : str
+        Why not, in a sentence; empty where all could be estimated.
+    reasons : tuple of str
+        Why the plain fit is not to be trusted.
+    """
+
+    theta: FloatArray
+    nuisance: FloatArray
+    alpha: float
+    why: str
+    lost: BoolArray
+    lost_why: str
+    reasons: tuple[str, ...]
 
 
 _SUPPORTED = 4.0

@@ -22,6 +22,7 @@ from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, merge_unlikely
 from unbin.likelihood.effects import Pulls, average_effect, effects_misfit
+from unbin.likelihood.evidence import Dispersion, level_dispersion
 from unbin.likelihood.fit import SINGULAR, hold_slopes
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.inference import LikelihoodFit, location_fit
@@ -41,6 +42,7 @@ from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import log_misfit, solve_dispersion
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
+from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
 from unbin.likelihood.start import step_scale
 from unbin.likelihood.statistics import looks_counted
 from unbin.release import Release
@@ -61,10 +63,11 @@ def fit_joint(
     family: Family,
     people: KnownPeople | None = None,
     *,
-    alpha: float = 0.0,
+    alpha: float | str | None = 0.0,
     start: FloatArray | None = None,
     tol: float = 1e-6,
     max_iter: int = 50,
+    n_features: int | None = None,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from several tables about them, and known outcomes.
 
@@ -77,7 +80,7 @@ def fit_joint(
     family : Family
     people : KnownPeople, optional
         Whose outcome is known; no table counts them.
-    alpha, start, tol, max_iter
+    alpha, start, tol, max_iter, n_features
         As for :func:`unbin.likelihood.fit.fit_likelihood`.
 
     Returns
@@ -93,7 +96,8 @@ def fit_joint(
     problem = make_joint(design.in_units(units), scaled, family, known)
     _check_informative(problem)
     n_known = 0 if problem.known is None else int(problem.known.counts.n.sum())
-    penalty = ridge_penalty(problem.first, alpha * units.slope**2, n_known)
+    fixed = 0.0 if alpha is None or isinstance(alpha, str) else alpha
+    penalty = ridge_penalty(problem.first, fixed * units.slope**2, n_known)
     first = Start.of(problem)
     if start is None:
         free = first.point()
@@ -105,6 +109,17 @@ def fit_joint(
     if result.status is Status.CONVERGED:
         problem, result = _with_effects(problem, result, penalty, tol, max_iter)
     found = _infer(problem, result, penalty)
+    if alpha is None or isinstance(alpha, str):
+        found = shrink_predictions(
+            found,
+            result,
+            problem.first.design,
+            family,
+            _solver(problem, n_known, tol, max_iter),
+            spread=_dispersion(problem, result, np.zeros(len(penalty))),
+            always=alpha is not None,
+            n_features=n_features,
+        )
     if family.free_shape:
         whole = any(looks_counted(release) for release in releases)
         found = replace(found, counts=replace(found.counts, whole=whole))
@@ -234,6 +249,54 @@ def _without_unlikely_bins(
     problem = problem.with_counts(kept)
     null = Start.of(problem).null()
     return problem, solve_joint(problem, result.free, penalty, tol, max_iter, null=null)
+
+
+# -- the evidence ridge ----------------------------------------------------------------------------
+
+
+def _solver(problem: JointProblem, n_known: int, tol: float, max_iter: int) -> Solver:
+    """Return how the tables are solved with a ridge: without effects, which come at the end."""
+    plain = problem.with_effects([0.0] * len(problem.tables), [None] * len(problem.tables))
+    none = np.zeros(problem.first.coordinates.n_free)
+
+    def infer_at(
+        shrunk: ScoringResult, penalty: FloatArray, status: Status, failed: bool
+    ) -> tuple[LikelihoodFit, ScoringResult]:
+        at = plain
+        if not failed and shrunk.status is Status.CONVERGED:
+            at, shrunk = _with_effects(plain, shrunk, penalty, tol, max_iter)
+        return _infer(at, replace(shrunk, status=status), none), shrunk
+
+    return Solver(
+        coordinates=problem.first.coordinates,
+        slopes=slopes_that_vary(problem.first),
+        n_people=problem.first.n_people + n_known,
+        null=lambda: _pooled(plain, Start.of(plain).null(), none, tol, max_iter),
+        solve=lambda free, penalty: _solve(plain, free, penalty, tol, max_iter),
+        dispersion=partial(_dispersion, plain),
+        infer=infer_at,
+    )
+
+
+def _dispersion(
+    problem: JointProblem, result: ScoringResult, unpenalised: FloatArray
+) -> Dispersion:
+    """Return the dispersion of all tables, and that of the levels in the one where it is largest.
+
+    Tables of few blocks are left out: by sex, or by age group, a feature is told and not confused
+    with the blocks.
+    """
+    sums, pairs = result.sums, list(zip(problem.tables, result.sums.tables, strict=True))
+    left = [own.block_misfit - effects_misfit(own, table.block_variance) for table, own in pairs]
+    n_fitted = problem.first.n_fitted
+    df = sums.df - n_fitted
+    levels = [
+        level_dispersion(own, sums.information, unpenalised, n_fitted, table.block_variance)
+        for table, own in pairs
+        if len(table.counts.n) >= _FEWEST_BLOCKS
+    ]
+    ratio = float(np.concatenate(left).sum()) / df if df > 0 else 1.0
+    return Dispersion(ratio, max(levels, default=1.0))
 
 
 # -- random intercepts -----------------------------------------------------------------------------

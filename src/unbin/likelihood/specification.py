@@ -61,6 +61,8 @@ LEVELS_ALONE = 1e-8
 """Variance of the shift, as a share of the location root's, below which there are only levels."""
 _TOLD_APART = 1e-6
 """Share of its information that is left of an extension beside what is fitted, at least."""
+_ALONE = 1e-8
+"""Share of a direction that other blocks tell, below which a block determines it alone."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -404,7 +406,7 @@ def _check(
         along = _instruments(problem.effects.along[blocks], white, white_e)
         white = white + white_e[:, :, None] * along
     own = np.eye(sigma.shape[1]) - white @ bread @ white.swapaxes(1, 2)
-    free_r = np.linalg.solve(own, white_r[:, :, None])
+    free_r = _left_out(own, white_r[:, :, None])
     flat, flat_z = np.concatenate(white), np.concatenate(white_z)
     return _Part(
         scores=(white * white_r[:, :, None]).sum(axis=1),
@@ -418,6 +420,14 @@ def _check(
         crossed=flat_z.T @ flat,
         squared=flat_z.T @ flat_z,
     )
+
+
+def _left_out(own: FloatArray, white_r: FloatArray) -> FloatArray:
+    """Return (I - H_b)⁻¹ r_b, without directions that a block alone determines."""
+    try:
+        return np.asarray(np.linalg.solve(own, white_r))
+    except np.linalg.LinAlgError:
+        return np.asarray(np.linalg.pinv(own, _ALONE, hermitian=True) @ white_r)
 
 
 def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:

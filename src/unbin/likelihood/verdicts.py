@@ -77,11 +77,14 @@ def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict
     shift = int(design.fit_intercept)
     features = slice(shift, shift + d)
     lost, why = _not_estimable(design, family, fit, d)
+    reasons = tuple(_reasons(design, family, fit, d))
+    if fit.shrunk is not None and (fit.shrunk.lost_why or fit.shrunk.reasons):
+        # a ridge keeps a fit finite, and does not make it one that can be trusted
+        lost, why, reasons = fit.shrunk.lost[:d], fit.shrunk.lost_why, fit.shrunk.reasons
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 0.0))
     precision = errors / outcome_sd(design, family, fit)
     named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
     named = np.where(lost, NOT_ESTIMABLE, named)
-    reasons = tuple(_reasons(design, family, fit, d))
     return Verdict(tuple(map(str, named)), why, reasons, np.where(lost, np.nan, precision))
 
 
@@ -250,8 +253,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     tests = fit.specification
     if tests is None:
         return found
-    level = _SHAPE_LEVEL if fit.n_blocks >= _MANY_BLOCKS else _SHAPE_LEVEL_OF_FEW
-    if tests.shape.p_value < level and not fit.robust and _moves(design, fit, d):
+    if tests.shape.p_value < _shape_level(fit) and not fit.robust and _moves(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
             f"{tests.shape.p_value:.2g}): {_EITHER}; try family='ordinal', robust=True, or more "
@@ -281,6 +283,18 @@ def _moves(design: Design, fit: LikelihoodFit, d: int) -> bool:
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 1e-300))
     shift = np.abs(fit.location.theta - fit.theta)[features] / errors
     return bool((shift > _LARGEST_SHIFT).any())
+
+
+def _shape_level(fit: LikelihoodFit) -> float:
+    return _SHAPE_LEVEL if fit.n_blocks >= _MANY_BLOCKS else _SHAPE_LEVEL_OF_FEW
+
+
+def rejected(fit: LikelihoodFit) -> bool:
+    """Tell whether a specification test speaks against a fit."""
+    tests = fit.specification
+    if tests is None or fit.robust:
+        return False
+    return tests.shape.p_value < _shape_level(fit) or worst_extension(tests.extensions) is not None
 
 
 def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:

@@ -246,11 +246,12 @@ def _some_fits(value: Any) -> list[Any]:
 def _check_fit(fit: Fit, d: int) -> None:
     """Raise unless the parts of a fit go together, with d features and finite estimates."""
     _require(fit.coef, (d,), "coef")
-    for name in ("intercept", "dispersion", "block_sd"):
+    for name in ("intercept", "dispersion", "block_sd", "level"):
         _require(np.array(getattr(fit, name)), (), name)
     counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
     for name in ("dispersion", "block_sd", "alpha", *counts):
         _require_positive(np.array(getattr(fit, name)), name)
+    _check_shrunk(fit, d)
     if (fit.bins is None) == fit.family.free_shape:
         raise ModelFileError("bins: must go with an ordinal family, and no other")
     if fit.bins is None:
@@ -275,6 +276,25 @@ def _check_fit(fit: Fit, d: int) -> None:
     for each in fit.tables:
         for name in ("n_people", "n_blocks", "block_sd"):
             _require_positive(np.array(getattr(each, name)), f"tables.{name}")
+
+
+def _check_shrunk(fit: Fit, d: int) -> None:
+    """Raise unless what predicts is as long as what was estimated."""
+    if fit.limits is not None:
+        _require(fit.limits, (2,), "limits")
+    if fit.shrunk is None:
+        return
+    _require(fit.shrunk.coef, (d,), "shrunk.coef")
+    _require(np.array(fit.shrunk.intercept), (), "shrunk.intercept")
+    _require(fit.shrunk.nuisance, fit.nuisance.shape, "shrunk.nuisance")
+    if (fit.shrunk.contextual_coef is None) != (fit.contextual_coef is None):
+        raise ModelFileError("shrunk.contextual_coef: must go with contextual_coef")
+    if fit.shrunk.contextual_coef is not None:
+        _require_shape(fit.shrunk.contextual_coef, (d,), "shrunk.contextual_coef")
+    if (fit.shrunk.thresholds is None) != (fit.bins is None):
+        raise ModelFileError("shrunk.thresholds: must go with an ordinal family, and no other")
+    if fit.shrunk.thresholds is not None and fit.bins is not None:
+        _require(fit.shrunk.thresholds, fit.bins.thresholds.shape, "shrunk.thresholds")
 
 
 def _check_diagnostics(fit: Fit, d: int) -> None:

@@ -132,7 +132,7 @@ def test_a_fit_is_the_same_wherever_people_are(tmp_path, client, family, kind):
 
 
 @pytest.mark.parametrize(
-    ("setting", "engine"), [({"alpha": "auto"}, "local"), ({"contextual": "county"}, "dask")]
+    ("setting", "engine"), [({"alpha": "held-out"}, "local"), ({"contextual": "county"}, "dask")]
 )
 def test_what_is_chosen_is_the_same_wherever_people_are(tmp_path, client, setting, engine):
     frame, y, rng = draw("gaussian", effects=0.0)

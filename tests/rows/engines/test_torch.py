@@ -21,7 +21,7 @@ from unbin.exceptions import (
 from unbin.families import get_family
 from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.diagnostics import told_by_person
+from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.heldout import count_sums
 from unbin.likelihood.moments import Law, moment_sums
 from unbin.likelihood.problem import make_problem
@@ -361,7 +361,7 @@ def test_matching_fits_are_those_of_the_local_engine(family):
         {"contextual": True},
         {"alpha": 0.1},
         {"fit_intercept": False},
-        {"alpha": "auto"},
+        {"alpha": "held-out"},
         {"family": "ordinal", "fit_intercept": False},
         {"method": "matching", "fit_intercept": False, "alpha": 0.01},
         {"method": "matching", "n_init": 2},
@@ -670,7 +670,7 @@ def tie(frame, tables, *, known=True, disjoint=False, weighting="frequency"):
     return unbin.join(*targets, *told)
 
 
-SETTINGS = {"plain": {}, "contextual": {"contextual": True}, "auto": {"alpha": "auto"}}
+SETTINGS = {"plain": {}, "contextual": {"contextual": True}, "auto": {"alpha": "held-out"}}
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

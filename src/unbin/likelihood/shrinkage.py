@@ -1,0 +1,231 @@
+"""Where the evidence ridge acts: for predictions, where a design is weak or the plain fit fails.
+
+Predictions then come from the shrunk slopes. Coefficients and their errors are those of one scoring
+step without the ridge from there, β̃ + J⁻¹ U(β̃): naive intervals of shrunk slopes do not cover. A
+ridge keeps a fit finite, and does not make it one to be trusted: the verdict is the plain fit's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unbin._linalg import solve_scaled
+from unbin._typing import BoolArray, FloatArray
+from unbin._watching import Status
+from unbin.families import Family
+from unbin.families.coordinates import Coordinates
+from unbin.likelihood.counts import PublishedCounts, block_targets, representative_values
+from unbin.likelihood.evidence import (
+    Dispersion,
+    evidence_ridge,
+    observed_information,
+    shrink,
+)
+from unbin.likelihood.heldout import over_effects
+from unbin.likelihood.inference import LikelihoodFit, ShrunkFit
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.scoring import ScoringResult
+from unbin.likelihood.start import bin_value_sums
+from unbin.likelihood.verdicts import NOT_ESTIMABLE, Verdict, judge, rejected
+from unbin.rows.design import Design
+
+NO_SLOPES = 1e8
+"""Ridge that leaves no slope, in units of one person's information."""
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """How a fit is solved with a ridge.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+    slopes : (p,) bool
+        Which of the free parameters are slopes of columns that vary.
+    n_people : int
+    null : callable
+        Returns the fit with slopes of 0.
+    solve : callable
+        Solves from some free parameters with a penalty (p,).
+    dispersion : callable
+        Of a result, with the quasi-score without the ridge there.
+    infer : callable
+        Takes a result with its penalty, the status of the plain fit and whether that failed;
+        returns the fit without the ridge there, and the result as it was refined.
+    """
+
+    coordinates: Coordinates
+    slopes: BoolArray
+    n_people: int
+    null: Callable[[], ScoringResult]
+    solve: Callable[[FloatArray, FloatArray], ScoringResult]
+    dispersion: Callable[[ScoringResult, FloatArray], Dispersion]
+    infer: Callable[[ScoringResult, FloatArray, Status, bool], tuple[LikelihoodFit, ScoringResult]]
+
+
+def slopes_that_vary(problem: Problem) -> BoolArray:
+    """Mark the slopes of columns that vary among the free parameters, shape (p,)."""
+    found = np.zeros(problem.coordinates.n_free, dtype=bool)
+    shift = int(problem.design.fit_intercept) - int(problem.coordinates.fixed_intercept)
+    found[shift : problem.coordinates.n_slopes] = problem.design.varies
+    return found
+
+
+def shrink_predictions(
+    found: LikelihoodFit,
+    result: ScoringResult,
+    design: Design,
+    family: Family,
+    solver: Solver,
+    *,
+    spread: Dispersion,
+    always: bool,
+    n_features: int | None = None,
+) -> LikelihoodFit:
+    """Return the fit with shrunk slopes for predictions, where the evidence ridge is to act.
+
+    Parameters
+    ----------
+    found, result
+        The plain fit.
+    design : Design
+    family : Family
+    solver : Solver
+    spread : Dispersion
+        Of the plain fit, effects allowed for.
+    always : bool
+        Whether it acts whatever the design is like.
+    n_features : int, optional
+        Slopes after these are contextual. With these a weak design is no reason: they come with
+        slopes of the other sign, whose difference a ridge would take away.
+    """
+    if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
+        return found
+    d = len(design.scale) if n_features is None else n_features
+    verdict = judge(design, family, found, d)
+    failure = _failure(design, found, verdict)
+    found = replace(found, outside=bool(failure) or rejected(found))
+    why = failure or ("alpha is 'auto'" if always else "")
+    if not why and d == len(design.scale):
+        why = _weakness(result, solver.slopes, spread)
+    if not why:
+        return found
+    null, floor = solver.null(), 0.0
+    if failure:
+        floor = observed_information(design, family, *solver.coordinates.split(null.free))
+    shrunk, ridge = shrink(null, solver.slopes, solver.solve, solver.dispersion, floor=floor)
+    penalty = np.where(solver.slopes, min(ridge, NO_SLOPES * solver.n_people), 0.0)
+    bare, shrunk = solver.infer(shrunk, penalty, found.status, bool(failure))
+    theta, nuisance = solver.coordinates.split(shrunk.free)
+    acting = ShrunkFit(
+        theta=theta,
+        nuisance=nuisance,
+        alpha=ridge / solver.n_people,
+        why=why,
+        lost=np.array([each == NOT_ESTIMABLE for each in verdict.coefficients]),
+        lost_why=verdict.why,
+        reasons=verdict.reasons,
+    )
+    if not (verdict.why and failure):
+        step = solve_scaled(shrunk.sums.information, shrunk.sums.score + penalty * shrunk.free)
+        theta, nuisance = solver.coordinates.split(shrunk.free + step)
+    tables = tuple(replace(each, theta=theta, nuisance=nuisance) for each in bare.tables)
+    return replace(
+        bare,
+        theta=theta,
+        nuisance=nuisance,
+        tables=tables,
+        shrunk=acting,
+        outside=found.outside,
+    )
+
+
+# -- predictions held to the table -----------------------------------------------------------------
+
+
+def table_range(counts: PublishedCounts) -> FloatArray:
+    """Return the lowest and the highest value of a bin, (2,)."""
+    values = representative_values(counts)[counts.valid()]
+    return np.array([values.min(), values.max()])
+
+
+def level_shift(
+    design: Design, family: Family, found: LikelihoodFit, counts: PublishedCounts
+) -> float:
+    """Return what brings the mean that a fit predicts to that of the table, on the link's scale.
+
+    A family that does not have the shape of the outcome puts the mean far from where the bins have
+    it. Exact for an identity or log link without effects.
+    """
+    if not design.fit_intercept or not counts.shared or family.free_shape:
+        return 0.0
+    targets = block_targets(counts, found.means)
+    told, people = targets.known, counts.n
+    mean = float(people[told] @ targets.mean[told] / people[told].sum())
+    predicted = fitted_mean(design, family, counts, found.for_prediction(), found.block_sd)
+    level = family.link(family.interior(np.array([mean, predicted])))
+    return float(level[0] - level[1]) if np.isfinite(level).all() else 0.0
+
+
+def fitted_mean(
+    design: Design,
+    family: Family,
+    counts: PublishedCounts,
+    fit: LikelihoodFit,
+    block_sd: float,
+) -> float:
+    """Return the mean of everybody's predicted mean, averaged over block effects."""
+    first = np.eye(len(fit.theta))[0]
+
+    def at(level: FloatArray) -> FloatArray:
+        theta = fit.theta + (level[0] + fit.block_average) * first
+        args = family, counts.lower, counts.upper, theta, fit.nuisance
+        people, total = design.total(bin_value_sums, *args, 1)
+        return np.array([total.sum() / people.sum()])
+
+    return float(over_effects(at, np.zeros(1), block_sd)[0])
+
+
+# -- why -------------------------------------------------------------------------------------------
+
+
+def _failure(design: Design, found: LikelihoodFit, verdict: Verdict) -> str:
+    """Say in what way the plain fit failed; empty where it did not."""
+    if not found.status.converged:
+        return "the fit without it did not converge"
+    varies = design.varies[: len(verdict.coefficients)]
+    lost = np.array([each == NOT_ESTIMABLE for each in verdict.coefficients])
+    if (lost & varies).any():
+        return "slopes are not estimable without it"
+    if _misplaces_blocks(design, found):
+        return "without it slopes predict the levels of blocks worse than slopes of 0"
+    return ""
+
+
+def _misplaces_blocks(design: Design, found: LikelihoodFit) -> bool:
+    """Tell whether slopes of 0 would predict the levels of blocks better than the fit does.
+
+    Slopes that do not are read off the shape of histograms, by a family that does not have it.
+    """
+    counts = found.counts
+    exact = counts.informative and counts.shared and counts.low is None
+    if not exact or found.tables or design.has_offset or len(found.expected) != len(counts.n):
+        return False
+    values, n = representative_values(counts), counts.n[:, None]
+    count = counts.count * counts.known[:, None]
+    pooled = n * counts.known[:, None] * count.sum(axis=0) / max(float(count.sum()), 1.0)
+    gaps = [
+        ((values * (count - each)).sum(axis=1) ** 2 / counts.n).sum()
+        for each in (found.expected * counts.known[:, None], pooled)
+    ]
+    return bool(gaps[0] > gaps[1])
+
+
+def _weakness(result: ScoringResult, slopes: BoolArray, spread: Dispersion) -> str:
+    """Say that the design is weak, at the root of the plain fit; empty where it is not."""
+    none, free = np.zeros(len(result.free)), result.free
+    found = evidence_ridge(result.sums.information, none, free, slopes, spread.phi)
+    return "the table tells some combination of the slopes poorly" if found and found.weak else ""

@@ -1,0 +1,232 @@
+"""The evidence ridge: its fixed point, where it acts, and what stays unpenalised."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+
+import unbin
+from unbin.likelihood import evidence
+from unbin.likelihood.evidence import evidence_ridge
+
+# -- the ridge ------------------------------------------------------------------------------------
+
+
+def regression(seed, signal, n=60, d=5):
+    """Return information, score at 0 and slopes of a linear model with an intercept, noise 1."""
+    rng = np.random.default_rng(seed)
+    X = np.column_stack([np.ones(n), rng.normal(size=(n, d))])
+    y = 2.0 + X[:, 1:] @ (signal * rng.normal(size=d)) + rng.normal(size=n)
+    return X, y
+
+
+def log_evidence(log_size, X, y):
+    """Return the log density of y with slopes from N(0, 1/size), the intercept integrated out."""
+    n = len(y)
+    covariance = np.eye(n) + X[:, 1:] @ X[:, 1:].T / np.exp(log_size)
+    inverse = np.linalg.inv(covariance)
+    ones = X[:, 0]
+    across = ones @ inverse @ ones
+    left = y - ones * (ones @ inverse @ y) / across
+    return -0.5 * (np.linalg.slogdet(covariance)[1] + np.log(across) + float(left @ inverse @ left))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_it_has_the_largest_evidence(seed):
+    X, y = regression(seed, signal=0.8)
+    slopes = np.arange(X.shape[1]) > 0
+    found = evidence_ridge(X.T @ X, X.T @ y, np.zeros(X.shape[1]), slopes, 1.0)
+    best = minimize_scalar(
+        lambda at: -log_evidence(at, X, y), bounds=(-5, 15), method="bounded",
+        options={"xatol": 1e-8},
+    )  # fmt: skip
+    assert np.log(found.size) == pytest.approx(best.x, abs=1e-4)
+
+
+def test_it_does_not_depend_on_where_statistics_are_linearised():
+    X, y = regression(0, signal=0.4)
+    slopes, J = np.arange(X.shape[1]) > 0, X.T @ X
+    at = np.arange(6.0)
+    here = evidence_ridge(J, X.T @ y, np.zeros(6), slopes, 2.0)
+    there = evidence_ridge(J, X.T @ (y - X @ at), at, slopes, 2.0)
+    assert here.size == pytest.approx(there.size)
+
+
+def test_without_signal_no_slope_is_left():
+    X, _ = regression(0, signal=0.0)
+    slopes, J = np.arange(X.shape[1]) > 0, X.T @ X
+    found = evidence_ridge(J, 1e-3 * np.ones(6), np.zeros(6), slopes, 1.0)
+    assert found.size > 1e5 * found.largest
+    assert found.n_told < 1e-4
+
+
+def test_slopes_without_information_have_no_ridge():
+    slopes = np.array([False, True])
+    assert evidence_ridge(np.diag([5.0, 0.0]), np.zeros(2), np.zeros(2), slopes, 1.0) is None
+
+
+# -- where it acts --------------------------------------------------------------------------------
+
+
+def people(seed=0, d=2, between=1.0, blocks=40, size=50, slope=0.5, effect=0.0):
+    """Return features, a gaussian outcome and blocks."""
+    rng = np.random.default_rng(seed)
+    block = np.repeat([f"{b:03d}" for b in range(blocks)], size)
+    X = rng.normal(size=(blocks * size, d))
+    X += between * rng.normal(size=(blocks, d)).repeat(size, axis=0)
+    y = X @ np.full(d, slope) + rng.normal(size=blocks * size)
+    return X, y + effect * rng.normal(size=blocks).repeat(size), block
+
+
+def fitted(X, y, block, family="gaussian", bins=5, **settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        target = unbin.aggregate(y, block, bins).align(block)
+        return unbin.AggregatedGLM(family, random_state=0, **settings).fit(X, target)
+
+
+@pytest.mark.parametrize("family", ["gaussian", "ordinal"])
+def test_a_strong_design_has_none(family):
+    X, y, block = people()
+    model, plain = (fitted(X, y, block, family, alpha=a) for a in (None, 0.0))
+    assert model.shrunk_coef_ is None
+    assert model.alpha_ == 0
+    np.testing.assert_array_equal(model.coef_, plain.coef_)
+    np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+
+
+def test_a_weak_design_has_it_for_predictions():
+    X, y, block = people(d=10, between=0.25, blocks=60, slope=0.05)
+    model, plain = (fitted(X, y, block, alpha=a) for a in (None, 0.0))
+    assert "slopes are shrunk by the evidence ridge" in str(model.diagnostics_)
+    assert "predictions: slopes are shrunk" in str(model.summary())
+    assert np.linalg.norm(model.shrunk_coef_) < np.linalg.norm(model.coef_)
+    truth = X @ np.full(10, 0.05)
+    error, plain_error = (np.mean((m.predict(X) - truth) ** 2) for m in (model, plain))
+    assert error < 0.9 * plain_error
+    eta = X @ model.shrunk_coef_ + model.shrunk_intercept_
+    np.testing.assert_allclose(model.predict(X), eta)
+
+
+def test_a_weak_design_is_not_told_with_the_gate_turned_off(monkeypatch):
+    monkeypatch.setattr(evidence, "WEAK", np.inf)
+    X, y, block = people(d=10, between=0.25, blocks=60, slope=0.05)
+    assert fitted(X, y, block).shrunk_coef_ is None
+
+
+def test_auto_always_has_it_and_zero_never():
+    X, y, block = people()
+    assert fitted(X, y, block, alpha="auto").shrunk_coef_ is not None
+    X, y, block = people(d=10, between=0.25, blocks=60, slope=0.05)
+    assert fitted(X, y, block, alpha=0.0).shrunk_coef_ is None
+
+
+def test_intervals_of_a_weak_design_cover():
+    hits = []
+    for seed in range(20):
+        X, y, block = people(seed, d=8, between=0.3, blocks=60, slope=0.1)
+        model = fitted(X, y, block)
+        assert model.shrunk_coef_ is not None
+        low, high = model.conf_int().T
+        hits.append((low <= 0.1) & (high >= 0.1))
+    assert np.mean(hits) > 0.9
+
+
+@pytest.mark.parametrize("factor", [1e-9, 100.0, 1e9])
+def test_units_of_outcomes_and_features(factor):
+    X, y, block = people(d=10, between=0.25, blocks=60, slope=0.05)
+    model, money = fitted(X, y, block), fitted(X, factor * y, block)
+    np.testing.assert_allclose(money.shrunk_coef_, factor * model.shrunk_coef_, rtol=1e-5)
+    np.testing.assert_allclose(money.alpha_, model.alpha_ / factor**2, rtol=1e-5)
+    scale = np.where(np.arange(10) < 5, factor, 1.0)
+    mixed = fitted(X * scale, y, block)
+    np.testing.assert_allclose(mixed.shrunk_coef_ * scale, model.shrunk_coef_, rtol=1e-5)
+    assert mixed.alpha_ == pytest.approx(model.alpha_, rel=1e-5)
+
+
+# -- fits that fail -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("family", "bins"), [("gaussian", 2), ("gaussian", 8), ("ordinal", 4)])
+def test_one_block_predicts_the_pooled_mean(family, bins):
+    X, y, _ = people(d=8)
+    model = fitted(X, y, np.full(len(y), "all"), family, bins)
+    assert set(model.diagnostics_.verdicts) == {"not estimable"}
+    error = np.sqrt(np.mean((model.predict(X) - y) ** 2))
+    assert error < 1.02 * y.std()
+
+
+def separated(seed=0):
+    """Return people of whom a rare kind always has an outcome of 1."""
+    rng = np.random.default_rng(seed)
+    block = np.repeat([f"{b:03d}" for b in range(30)], 40)
+    rare = (rng.random(1200) < 0.01).astype(float)
+    x = rng.normal(size=1200) + rng.normal(size=30).repeat(40)
+    y = (rng.random(1200) < 1 / (1 + np.exp(-x))) | (rare > 0)
+    return np.column_stack([x, rare]), y.astype(float), block
+
+
+def test_a_separated_feature_stays_finite():
+    X, y, block = separated()
+    model = fitted(X, y, block, "binomial", [-1, 0, 1])
+    assert np.abs(model.predict(X) - y).max() <= 1
+    used = model.coef_ if model.shrunk_coef_ is None else model.shrunk_coef_
+    assert np.abs(used).max() < 10
+
+
+def confounded(seed=0):
+    """Return people whose blocks differ by prices that go with a feature, and not with people."""
+    rng = np.random.default_rng(seed)
+    block = np.repeat([f"{b:03d}" for b in range(40)], 400)
+    move = rng.normal(size=(40, 6))
+    X = rng.normal(size=(16000, 6)) + 0.1 * move.repeat(400, axis=0)
+    price = move @ np.full(6, 0.4) + 0.8 * rng.normal(size=40)
+    y = 0.1 * X[:, 0] + price.repeat(400) + rng.exponential(size=16000)
+    return X, y, block
+
+
+def over_pooled_mean(family):
+    """Return the error of predictions over that of the pooled mean."""
+    X, y, block = confounded()
+    error = np.mean((fitted(X, y, block, family, 8).predict(X) - y) ** 2)
+    return np.sqrt(error) / y.std()
+
+
+@pytest.mark.parametrize("family", ["gaussian", "ordinal"])
+def test_confounded_blocks_predict_no_worse_than_the_pooled_mean(family):
+    assert over_pooled_mean(family) < 1.02
+
+
+def test_they_do_without_the_least_ridge(monkeypatch):
+    monkeypatch.setattr(evidence, "APART", np.inf)
+    assert over_pooled_mean("gaussian") > 1.05
+
+
+def test_rejected_counts_stay_in_the_range_of_the_table():
+    rng = np.random.default_rng(0)
+    block = np.repeat([f"{b:03d}" for b in range(100)], 50)
+    X = rng.exponential(size=(5000, 2)) ** 2 + rng.normal(size=(100, 2)).repeat(50, axis=0)
+    y = rng.negative_binomial(0.5, 0.5 / (0.5 + np.exp(0.5 + 0.1 * X.sum(axis=1).clip(max=10))))
+    model = fitted(X, y.astype(float), block, "poisson", [-1, 0, 1, 3, 1000])
+    assert not model.diagnostics_.trusted
+    assert model.predict(100 * X).max() <= 1000
+
+
+# -- several tables, files ------------------------------------------------------------------------
+
+
+def test_several_tables_have_it_too(tmp_path):
+    X, y, block = people(d=10, between=0.25, blocks=60, slope=0.05)
+    sex = np.where(np.random.default_rng(1).random(len(y)) < 0.5, "f", "m")
+    tables = {"block": unbin.aggregate(y, block, 5), "sex": unbin.aggregate(y, sex, 5)}
+    target = unbin.join(tables["block"].align(block), tables["sex"].align(sex))
+    model = unbin.AggregatedGLM().fit(X, target)
+    assert model.shrunk_coef_ is not None
+    eta = X @ model.shrunk_coef_ + model.shrunk_intercept_
+    np.testing.assert_allclose(model.predict(X), eta)
+    unbin.save(model, tmp_path / "model.json")
+    again = unbin.load(tmp_path / "model.json")
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.shrunk_coef_, model.shrunk_coef_)
+    assert again.alpha_ == model.alpha_
