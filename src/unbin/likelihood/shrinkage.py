@@ -102,7 +102,7 @@ def shrink_predictions(
         Slopes after these are contextual. With these a weak design is no reason: they come with
         slopes of the other sign, whose difference a ridge would take away.
     """
-    if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
+    if not solver.slopes.any() or found.levels or found.status is Status.INTERRUPTED:
         return found
     d = len(design.scale) if n_features is None else n_features
     verdict = judge(design, family, found, d)
