@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin._checks import (
+    LARGEST,
     check_choice,
     check_flag,
     check_generator,
@@ -26,7 +27,7 @@ from unbin._checks import (
 from unbin._frames import as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
-from unbin.families import FAMILIES, Family, get_family
+from unbin.families import FAMILIES, Family, Interval, get_family
 from unbin.fitting.inputs import (
     as_targets,
     check_columns,
@@ -114,6 +115,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     target_transform : {None, "log"}
         "log" models the log of the target, on logged edges; predictions are means of the target
         itself (gaussian family).
+    lower, upper : float or None
+        Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
+        imputed values keep to them, and to what the release itself tells (closed bins, published
+        minima and maxima).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.
@@ -191,7 +196,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Progress of the solver.
     thresholds_, bin_edges_, bin_values_
         Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
-        of each bin.
+        of each bin, read off the pooled histogram.
 
     References
     ----------
@@ -229,6 +234,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         contextual: bool | str = False,
         n_trials: int = 1,
         target_transform: str | None = None,
+        lower: float | None = None,
+        upper: float | None = None,
         solver: str = "lbfgs",
         init: str | ArrayLike = "block-means",
         n_init: str | int = "auto",
@@ -249,6 +256,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.contextual = contextual
         self.n_trials = n_trials
         self.target_transform = target_transform
+        self.lower = lower
+        self.upper = upper
         self.solver = solver
         self.init = init
         self.n_init = n_init
@@ -596,10 +605,31 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
+            ends=self._ends(),
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
         return None if auto else family, settings
+
+    def _ends(self) -> Interval:
+        """Return the ends of the target's domain that are given."""
+        ends = {"lower": self.lower, "upper": self.upper}
+        given = {
+            name: check_number(name, value, low=-LARGEST)
+            for name, value in ends.items()
+            if value is not None
+        }
+        if given and self.family not in ("ordinal", "auto"):
+            raise ParameterError(
+                f"{next(iter(given))}: goes with family='ordinal' or 'auto', got {self.family!r}; "
+                "leave it out"
+            )
+        found = Interval(given.get("lower", -np.inf), given.get("upper", np.inf))
+        if found.low >= found.high:
+            raise ParameterError(
+                f"lower: must be below upper, got {found.low:g} and {found.high:g}; swap them"
+            )
+        return found
 
     def _contextual(self) -> bool | None:
         """Return whether there are contextual effects, None where the fit chooses."""

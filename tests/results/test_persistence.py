@@ -173,7 +173,7 @@ def change(text, place, value):
     ("place", "value", "message"),
     [
         (["format"], "other", "model.json: must be a model that unbin saved, got other JSON"),
-        (["format_version"], 5, "must have format version 4, got 5; load it with the version"),
+        (["format_version"], 6, "must have format version 5, got 6; load it with the version"),
         (["extra"], 1, "fields: must be those of a model, got a difference in extra"),
         (["fits"], [], "fits: must be a list with a fit, got none"),
         (["fits", 0, "coef"], [1.0], "coef: must be finite, of shape (2,), got shape (1,)"),

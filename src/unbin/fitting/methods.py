@@ -13,7 +13,7 @@ from unbin._frames import OUTSIDE
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
-from unbin.families import BregmanFamily, Family, get_family
+from unbin.families import BregmanFamily, Family, Interval, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
 from unbin.fitting.model import BinScale, Fit, Settings, TableFit
 from unbin.fitting.observed import fit_observed
@@ -24,12 +24,14 @@ from unbin.likelihood.fit import fit_likelihood
 from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
 from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.known import KnownPeople
+from unbin.likelihood.posterior import Posterior
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
+from unbin.release.ends import known_ends
 from unbin.release.join import Tables
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
@@ -82,6 +84,7 @@ def likelihood_fit(
         if len(designs) == 2 and contextual and not has_context(designs[True], found, d):
             contextual, found = False, solve(False)
     context = context if contextual else None
+    found = _with_ends(found, release, model.family, settings.ends)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
     imputed = _imputed(laid_out[contextual], release, model.family, found)
     return replace(fit, selection=selection, imputed=imputed)
@@ -123,6 +126,18 @@ def _fit(
     if isinstance(release, Tables):
         return fit_joint(design, release.releases, family, known, **how)
     return fit_likelihood(design, release, family, **how)
+
+
+def _with_ends(
+    found: LikelihoodFit, release: Release | Tables, family: Family, given: Interval
+) -> LikelihoodFit:
+    """Close the outermost bins of a free shape by what is known of the domain."""
+    if not family.free_shape:
+        return found
+    known = [given, *map(known_ends, _releases(release))]
+    ends = Interval(max(each.low for each in known), min(each.high for each in known))
+    tables = tuple(replace(each, counts=each.counts.within(ends)) for each in found.tables)
+    return replace(found, counts=found.counts.within(ends), tables=tables)
 
 
 def _likelihood_result(
@@ -219,7 +234,8 @@ def _imputed(
     if isinstance(release, Release):
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
-    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance)
+    posterior = Posterior.of(design, family, found)
+    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance, posterior)
 
 
 def matching_fit(
@@ -370,7 +386,8 @@ def _bin_scale(family: Family, found: LikelihoodFit, intercept: float) -> BinSca
         return None
     counts = found.counts
     value = representative_values(counts)[0]
-    return BinScale(found.nuisance - intercept, counts.lower, counts.upper, value)
+    thresholds = found.nuisance - intercept
+    return BinScale(thresholds, counts.lower, counts.upper, value, counts.whole)
 
 
 def _widen(coef: FloatArray, context: Context) -> FloatArray:
