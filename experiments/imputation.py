@@ -24,7 +24,6 @@ import numpy as np
 from scipy import stats
 
 import common
-import unbin
 
 FULL = 200
 N_BLOCKS, SIZE, BINS, DRAWS = 60, 50, 5, 10

@@ -76,22 +76,26 @@ class LatentScale:
 
     def mean(self, eta: FloatArray, share: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Return E[y], shape (n,); ``share`` gives the probabilities of the bins, (n, K)."""
-        return on_grid(lambda at: (share(at) * self._bin_means(at)).sum(axis=1), eta)
+        lower, upper = self._ends()
+        found = on_grid(lambda at: (share(at) * self._bin_means(at)).sum(axis=1), eta)
+        return np.asarray(np.clip(found, lower[0], upper[-1]))
 
     def bin_means(self, eta: FloatArray) -> FloatArray:
         """Return E[y | bin k], shape (n, K)."""
-        ends = np.concatenate([[self.low], self.edges, [self.high]])
-        return np.asarray(np.clip(on_grid(self._bin_means, eta), ends[:-1], ends[1:]))
+        return np.asarray(np.clip(on_grid(self._bin_means, eta), *self._ends()))
 
     def draw(self, eta: FloatArray, bins: IntArray, u: FloatArray) -> FloatArray:
         """Return the target at the quantile ``u`` of those in a bin, one bin per row."""
         ends = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
         values = self.target(_between(eta, ends[bins], ends[bins + 1], u))
-        ends = np.concatenate([[self.low], self.edges, [self.high]])
-        low, high = ends[bins], ends[bins + 1]
-        if self.whole:
-            return np.clip(np.rint(values), np.ceil(low), np.floor(high))
-        return np.clip(values, low, high)
+        lower, upper = self._ends()
+        return np.clip(np.rint(values) if self.whole else values, lower[bins], upper[bins])
+
+    def _ends(self) -> tuple[FloatArray, FloatArray]:
+        """Return the least and the greatest value of each bin."""
+        lower = np.concatenate([[self.low], self.edges])
+        upper = np.concatenate([self.edges, [self.high]])
+        return (lower + 0.5, upper - 0.5) if self.whole else (lower, upper)
 
     def _bin_means(self, eta: FloatArray) -> FloatArray:
         ends = np.concatenate([[-np.inf], self.thresholds, [np.inf]])
@@ -117,14 +121,14 @@ def latent_scale(
     lower, upper : (K,)
         Ends of the bins; the first and the last are those of the domain.
     whole : bool
-        Whether targets are whole numbers, none below 0.
+        Whether targets are whole numbers, none below 0: (a, b] holds a + 1 to b.
     """
     edges, low, high = upper[:-1], float(lower[0]), float(upper[-1])
     if len(edges) < 2 or (whole and edges[-1] <= _FEW):
         return None
     if whole:
         edges = np.floor(edges) + 0.5
-        low, high = max(np.ceil(low), 0.0) - 0.5, np.floor(high) + 0.5
+        low, high = max(np.floor(low), -1.0) + 0.5, np.floor(high) + 0.5
     # of a bin without anybody the thresholds may coincide
     apart = np.maximum(np.diff(thresholds), _LEAST * (1 + np.abs(thresholds[1:])))
     thresholds = np.concatenate([thresholds[:1], thresholds[0] + np.cumsum(apart)])

@@ -90,10 +90,12 @@ class PublishedCounts:
     def within(self, ends: Interval) -> PublishedCounts:
         """Return the same, the first and the last bin closed by the ends of a domain.
 
-        All blocks must share their bins, and nobody may be beyond the ends.
+        All blocks must share their bins, and nobody may be beyond the ends, which belong to them:
+        whole numbers from 0 on are in (-1, …].
         """
         lower, upper = self.lower.copy(), self.upper.copy()
-        lower[0] = min(max(lower[0], ends.low), upper[0])
+        low = np.ceil(ends.low) - 1 if self.whole else ends.low
+        lower[0] = min(max(lower[0], low), upper[0])
         upper[-1] = max(min(upper[-1], ends.high), lower[-1])
         return replace(self, lower=lower, upper=upper)
 
