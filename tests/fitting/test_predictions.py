@@ -43,11 +43,12 @@ def test_predictions_do_not_level_off(bins):
 
 def test_a_cost_is_not_below_0():
     edges = [-INF, 0, 50, 150, 300, INF]
-    free, known = fitted(COST, edges), fitted(COST, edges, lower=0)
+    free, known = fitted(COST, edges, lower=-INF), fitted(COST, edges)
     assert free.predict(X).min() < 0
     assert known.predict(X).min() >= 0
     assert error(known.predict(X), COST) < error(free.predict(X), COST)
     assert known.bin_edges_[0] == 0
+    np.testing.assert_array_equal(known.predict(X), fitted(COST, edges, lower=0).predict(X))
     assert known.impute().min() >= 0
     draws = known.impute("draw", random_state=0)
     np.testing.assert_array_equal((draws == 0).sum(), (COST == 0).sum())

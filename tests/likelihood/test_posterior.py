@@ -157,3 +157,19 @@ def test_hidden_counts_are_drawn_within_their_intervals():
     for draw in model.impute("draw", size=2, random_state=0):
         found = unbin.aggregate(draw, BLOCKS, edges).histogram.count
         assert np.abs(found - count).max() <= 2
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_effects_of_blocks_move_the_values_in_their_bins():
+    X, y = people(sd=1.0)
+    target = unbin.aggregate(y, BLOCKS, [-INF, -2, 0, 2, INF]).align(BLOCKS)
+    raking = unbin.AggregatedGLM().fit(X, target)._fits[0].imputed
+    level = np.bincount(CODES, y - X @ [1.0, -0.5]) / 25  # of each block, given its people
+
+    def off(raking):
+        rng = np.random.default_rng(0)
+        draws = np.mean([raking.draw(rng) for _ in range(10)], axis=0)
+        return np.std(np.bincount(CODES, draws - X @ [1.0, -0.5]) / 25 - level)
+
+    without = replace(raking, posterior=replace(raking.posterior, block_sd=(0.0,)))
+    assert off(raking) < 0.7 * off(without)

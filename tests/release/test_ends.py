@@ -31,6 +31,16 @@ def test_bins_tell_where_everybody_lies(edges, low, high):
     assert (found.low, found.high) == (low, high)
 
 
+@pytest.mark.parametrize(
+    ("edges", "low"),
+    [([-INF, 0, 3, INF], 0), ([-INF, 1, 3, INF], -INF), ([-INF, -1, 0, INF], -INF)],
+)
+def test_a_lowest_bin_that_ends_at_0_may_hold_0_alone(edges, low):
+    release = aligned(unbin.aggregate(Y - 3, BLOCKS, edges))
+    assert known_ends(release, from_zero=True).low == low
+    assert known_ends(release).low == -INF
+
+
 def test_published_extremes_tell_it_too():
     bins = unbin.aggregate(Y, BLOCKS, [-INF, 3, INF])
     extremes = {"block": list("aabb"), "rank": [1, 3, 1, 3], "value": [1.0, 3.0, 4.0, 6.0]}

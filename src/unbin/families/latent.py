@@ -32,7 +32,7 @@ from unbin._typing import FloatArray, IntArray
 
 _QUANTILES = 49
 """Quantiles of the noise within a bin that means are taken over."""
-_APART = 0.5
+_APART = 1.0
 """Thresholds at least this far apart, in units of the noise, tell the slope of h at its end."""
 _STEEPER = 2.0
 """The slope at the end is within this factor of that of the end bin."""

@@ -84,7 +84,7 @@ def likelihood_fit(
         if len(designs) == 2 and contextual and not has_context(designs[True], found, d):
             contextual, found = False, solve(False)
     context = context if contextual else None
-    found = _with_ends(found, release, model.family, settings.ends)
+    found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
     imputed = _imputed(laid_out[contextual], release, model.family, found)
     return replace(fit, selection=selection, imputed=imputed)
@@ -129,15 +129,17 @@ def _fit(
 
 
 def _with_ends(
-    found: LikelihoodFit, release: Release | Tables, family: Family, given: Interval
+    found: LikelihoodFit, release: Release | Tables, family: Family, settings: Settings
 ) -> LikelihoodFit:
     """Close the outermost bins of a free shape by what is known of the domain."""
     if not family.free_shape:
         return found
-    known = [given, *map(known_ends, _releases(release))]
+    tables = _releases(release)
+    known = [known_ends(table, from_zero=settings.from_zero) for table in tables]
+    known.append(settings.ends)
     ends = Interval(max(each.low for each in known), min(each.high for each in known))
-    tables = tuple(replace(each, counts=each.counts.within(ends)) for each in found.tables)
-    return replace(found, counts=found.counts.within(ends), tables=tables)
+    fits = tuple(replace(each, counts=each.counts.within(ends)) for each in found.tables)
+    return replace(found, counts=found.counts.within(ends), tables=fits)
 
 
 def _likelihood_result(

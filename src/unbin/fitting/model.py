@@ -211,3 +211,4 @@ class Settings:
     max_iter: int
     method: str
     ends: Interval
+    from_zero: bool

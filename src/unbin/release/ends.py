@@ -16,11 +16,14 @@ if TYPE_CHECKING:
     from unbin.release.release import Release
 
 
-def known_ends(release: Release) -> Interval:
+def known_ends(release: Release, *, from_zero: bool = False) -> Interval:
     """Return the least and the greatest value that anybody of an aligned release can have.
 
     The end of a closed bin, or a published minimum or maximum; infinite where a block about which
     something was published has neither. Bins without people tell nothing.
+
+    With ``from_zero`` an open bin that ends at 0, if no edge is below, is taken to hold 0 alone:
+    amounts that people may not have had.
     """
     histogram, order, n_blocks = release.histogram, release.order_statistics, len(release)
     used = (histogram.interval()[1] > 0) | (release.noise_sd > 0)
@@ -36,7 +39,10 @@ def known_ends(release: Release) -> Interval:
     told = release.has_statistics() & (release.n > 0)
     if not told.any():
         return Interval(-np.inf, np.inf)
-    return Interval(float(low[told].min()), float(high[told].max()))
+    least, edges = float(low[told].min()), np.concatenate([histogram.lower, histogram.upper])
+    if from_zero and np.isinf(least) and edges[np.isfinite(edges)].min(initial=np.inf) == 0:
+        least = 0.0
+    return Interval(least, float(high[told].max()))
 
 
 def check_ends(release: Release, ends: Interval) -> None:
