@@ -8,7 +8,7 @@ import pytest
 import unbin
 from unbin.families import get_family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.posterior import draw_effects
+from unbin.likelihood.posterior import _root, draw_effects
 
 INF = np.inf
 CODES = np.repeat(np.arange(40), 25)
@@ -88,7 +88,7 @@ def test_parameters_have_the_covariance_of_the_fit(family):
     slopes = slice(1, 3)
     scale = posterior.design.scale
     found = covariance[slopes, slopes] / np.outer(scale, scale)
-    np.testing.assert_allclose(np.sqrt(np.diag(found)), model.standard_errors_, rtol=1e-6)
+    np.testing.assert_allclose(np.sqrt(np.diag(found)), model.standard_errors_, rtol=0.03)
     draws = [posterior.draw(np.random.default_rng(s)) for s in range(400)]
     nuisance = np.array([each for _, each in draws])
     wanted = np.sqrt(np.diag(covariance))[3:]
@@ -109,7 +109,7 @@ def test_draws_differ_by_as_much_as_the_slopes_are_uncertain(family, sd):
         return np.linalg.lstsq(Z, draws.T, rcond=None)[0][1:].std(axis=1)
 
     proper, fixed = spread(raking), spread(replace(raking, posterior=None))
-    assert (fixed < 0.7 * proper).all()
+    assert fixed.mean() < 0.8 * proper.mean()
     if family == "gaussian":  # the scale of an ordinal fit's slopes is uncertain too
         assert (proper > 0.5 * model.standard_errors_).all()
         assert (proper < 1.3 * model.standard_errors_).all()
@@ -173,3 +173,28 @@ def test_effects_of_blocks_move_the_values_in_their_bins():
 
     without = replace(raking, posterior=replace(raking.posterior, block_sd=(0.0,)))
     assert off(raking) < 0.7 * off(without)
+
+
+def test_what_a_table_hardly_tells_stays_within_reason():
+    rng = np.random.default_rng(0)
+    half, widest = rng.normal(size=(4, 4)), np.array([1.0, 2.0, 0.5, 3.0])
+    covariance = half @ half.T * np.outer([0.01, 1.0, 100.0, 1e4], [0.01, 1.0, 100.0, 1e4])
+    wanted = np.linalg.inv(np.linalg.inv(covariance) + np.diag(widest**-2.0))
+    root = _root(covariance, widest)
+    np.testing.assert_allclose(root @ root.T, wanted, atol=1e-6)
+    covariance[:, 1] = covariance[1] = 0  # a feature that does not vary
+    root = _root(covariance, widest)
+    assert np.abs(root[1]).max() == 0
+    small = _root(1e-4 * np.eye(4), widest)
+    np.testing.assert_allclose(small @ small.T, 1e-4 * np.eye(4), rtol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+def test_draws_of_one_block_are_of_the_size_of_its_outcomes():
+    X, y = people()
+    everybody = np.full(1000, "all")
+    target = unbin.aggregate(y, everybody, 5).align(everybody)
+    for family in ("gaussian", "ordinal"):
+        model = unbin.AggregatedGLM(family).fit(X, target)
+        draws = model.impute("draw", size=5, random_state=0)
+        assert np.abs(draws).max() < 8 * np.abs(y).max()

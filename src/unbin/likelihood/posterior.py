@@ -11,6 +11,11 @@ counts, S their covariance and e their derivative in the intercept u,
 whose mode Fisher scoring finds; u is drawn from the normal law around it with variance
 1 / (eᵀ S⁻¹ e + 1/τ²).
 
+Where a release hardly tells a parameter its standard error is no guide to how far off it can be:
+the covariance V is taken together with a weak prior, (V⁻¹ + C⁻²)⁻¹, so wide that all d slopes
+together may move people by the spread of the outcome on the scale of eta: C is that spread over √d
+for a feature of standard deviation 1. It leaves alone what the release does tell.
+
 References
 ----------
 Rubin, D. B. (1987). *Multiple Imputation for Nonresponse in Surveys*. Wiley.
@@ -49,7 +54,7 @@ class Posterior:
     free : (p,)
         The estimate, in coordinates without bounds.
     root : (p, p)
-        A root of their covariance.
+        A root of their covariance, with the prior.
     block_sd : tuple of float
         Standard deviation of the random intercept of each table's blocks.
     """
@@ -68,8 +73,10 @@ class Posterior:
         )
         free = coordinates.join(fit.theta, fit.nuisance)
         back = coordinates.inverse_jacobian(free)
+        widest = _widest(design, coordinates, family, fit)
+        root = _root(back @ fit.covariance @ back.T, widest)
         sd = tuple(table.block_sd for table in fit.tables) or (fit.block_sd,)
-        return cls(design, coordinates, free, _root(back @ fit.covariance @ back.T), sd)
+        return cls(design, coordinates, free, root, sd)
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return eta of every row and the nuisance parameters, drawn without effects of blocks."""
@@ -78,12 +85,28 @@ class Posterior:
         return self.design.eta(theta), nuisance
 
 
-def _root(covariance: FloatArray) -> FloatArray:
-    """Return a root of a covariance; what is not told, or not finite, does not vary."""
-    sd = np.sqrt(np.maximum(np.nan_to_num(np.diag(covariance), posinf=0.0), 0.0))
-    scale = np.where(sd > 0, sd, 1.0)
-    values, vectors = np.linalg.eigh(np.nan_to_num(covariance / np.outer(scale, scale)))
-    return np.asarray(sd[:, None] * vectors * np.sqrt(np.maximum(values, 0.0)))
+def _widest(
+    design: Design, coordinates: Coordinates, family: Family, fit: LikelihoodFit
+) -> FloatArray:
+    """Return the standard deviations of the weak prior, (p,)."""
+    eta, d = design.eta(fit.theta), len(design.scale)
+    level, spread = (float(eta.mean()), float(eta.std())) if len(eta) else (0.0, 0.0)
+    step, step_nuisance = family.first_steps(fit.nuisance, level)
+    widest = np.full(coordinates.n_free, step_nuisance)
+    widest[: coordinates.n_slopes + coordinates.thresholds] = np.hypot(step, spread)
+    widest[coordinates.n_slopes - d : coordinates.n_slopes] /= np.sqrt(max(d, 1))
+    return widest
+
+
+def _root(covariance: FloatArray, widest: FloatArray) -> FloatArray:
+    """Return a root of a covariance, taken together with a prior of standard deviations ``widest``.
+
+    A parameter that is not fitted has variance 0 and does not vary.
+    """
+    unit = np.nan_to_num(covariance / np.outer(widest, widest))
+    values, vectors = np.linalg.eigh(unit)
+    values = np.maximum(values, 0.0)
+    return np.asarray(widest[:, None] * vectors * np.sqrt(values / (1 + values)))
 
 
 def draw_effects(
