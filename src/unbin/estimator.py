@@ -358,6 +358,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> FloatArray:
         """Return the mean of people with features X, shape (n,) or (n, p).
 
+        An ordinal fit reads targets off its latent variable, between and beyond the edges of the
+        bins and within ``lower`` and ``upper``; few whole numbers have the values of their bins.
+
         Parameters
         ----------
         X : (n, d)
@@ -404,8 +407,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         kind : {"mean", "draw"}
             "mean" is the best guess of each target: the z of matching, or the raked mean of
             likelihood; of a row that stands for several people, the mean of theirs. "draw" draws
-            values for multiple imputation (likelihood only), of rows that are one person each.
-            Outcomes that are known are returned as they are.
+            values for multiple imputation (likelihood only), of rows that are one person each: the
+            parameters and the effects of blocks first, then values that satisfy the release, so
+            that Rubin's rules over several draws hold. Outcomes that are known are returned as they
+            are.
         size : int, optional
             Number of draws; without it one, of shape (n,).
         random_state : int, optional
