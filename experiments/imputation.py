@@ -4,7 +4,8 @@
     python experiments/imputation.py --runs 20      a part; stores nothing
 
 60 blocks of 50 people, two features (half a standard deviation between blocks), five bins, with and
-without normal effects of blocks of standard deviation .5, of which the fit is not told. Ten draws
+without normal effects of blocks of standard deviation .5 (half of all that on the log scale of
+counts), of which the fit is not told. Ten draws
 of ``impute("draw")``, each regressed on the features by whoever has them: "pooled" over everybody
 (ordinary least squares, standard errors clustered by block where blocks have effects; a Poisson GLM
 for counts), and "within", with a dummy for each block. Rubin's rules, with the degrees of freedom
