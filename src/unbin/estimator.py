@@ -12,6 +12,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unbin._checks import (
+    LARGEST,
     check_choice,
     check_flag,
     check_generator,
@@ -25,7 +26,7 @@ from unbin._checks import (
 from unbin._frames import as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
-from unbin.families import FAMILIES, Family, get_family
+from unbin.families import FAMILIES, Family, Interval, get_family
 from unbin.fitting.inputs import (
     as_targets,
     check_columns,
@@ -124,6 +125,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Estimate from the levels of the blocks' tables alone, not from the shape of their
         histograms: slopes stay right where the shape of the family is wrong, at standard errors
         0 to 50 % larger (likelihood, one table).
+    lower, upper : float or None
+        Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
+        imputed values keep to them, and to what the release itself tells: closed bins, published
+        minima and maxima, and a lowest bin that ends at 0, which is taken to hold 0 alone unless
+        ``lower`` is given (-inf where people may be below).
     solver : {"lbfgs", "alternating"}
         Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.
@@ -206,7 +212,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         Progress of the solver.
     thresholds_, bin_edges_, bin_values_
         Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
-        of each bin.
+        of each bin, read off the pooled histogram.
 
     References
     ----------
@@ -245,6 +251,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         n_trials: int = 1,
         target_transform: str | None = None,
         robust: bool = False,
+        lower: float | None = None,
+        upper: float | None = None,
         solver: str = "lbfgs",
         init: str | ArrayLike = "block-means",
         n_init: str | int = "auto",
@@ -266,6 +274,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.n_trials = n_trials
         self.target_transform = target_transform
         self.robust = robust
+        self.lower = lower
+        self.upper = upper
         self.solver = solver
         self.init = init
         self.n_init = n_init
@@ -365,6 +375,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     ) -> FloatArray:
         """Return the mean of people with features X, shape (n,) or (n, p).
 
+        An ordinal fit reads targets off its latent variable, between and beyond the edges of the
+        bins and within ``lower`` and ``upper``; few whole numbers have the values of their bins.
+
         Parameters
         ----------
         X : (n, d)
@@ -411,8 +424,10 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         kind : {"mean", "draw"}
             "mean" is the best guess of each target: the z of matching, or the raked mean of
             likelihood; of a row that stands for several people, the mean of theirs. "draw" draws
-            values for multiple imputation (likelihood only), of rows that are one person each.
-            Outcomes that are known are returned as they are.
+            values for multiple imputation (likelihood only), of rows that are one person each: the
+            parameters and the effects of blocks first, then values that satisfy the release, so
+            that Rubin's rules over several draws hold. Outcomes that are known are returned as they
+            are.
         size : int, optional
             Number of draws; without it one, of shape (n,).
         random_state : int, optional
@@ -619,6 +634,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
             robust=check_flag("robust", self.robust),
+            ends=self._ends(),
+            from_zero=self.lower is None,
         )
         auto = isinstance(self.family, str) and self.family == "auto"
         family = get_family("gaussian" if auto else self.family, self.n_trials)
@@ -633,6 +650,26 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
                 "for example 0.01"
             )
         return check_number("alpha", self.alpha, low=0.0)
+
+    def _ends(self) -> Interval:
+        """Return the ends of the target's domain that are given."""
+        ends = {"lower": self.lower, "upper": self.upper}
+        given = {
+            name: value if value in (-np.inf, np.inf) else check_number(name, value, low=-LARGEST)
+            for name, value in ends.items()
+            if value is not None
+        }
+        if given and self.family not in ("ordinal", "auto"):
+            raise ParameterError(
+                f"{next(iter(given))}: goes with family='ordinal' or 'auto', got {self.family!r}; "
+                "leave it out"
+            )
+        found = Interval(given.get("lower", -np.inf), given.get("upper", np.inf))
+        if found.low >= found.high:
+            raise ParameterError(
+                f"lower: must be below upper, got {found.low:g} and {found.high:g}; swap them"
+            )
+        return found
 
     def _contextual(self) -> bool | None:
         """Return whether there are contextual effects, None where the fit chooses."""

@@ -42,7 +42,9 @@ def test_ordinal_predicts_as_well_as_the_oracle():
     assert error(model) < 1.03 * error(oracle)
     proba = model.predict_proba(people.X)
     np.testing.assert_allclose(proba.sum(axis=1), 1)
-    np.testing.assert_allclose(proba @ model.bin_values_, model.predict(people.X))
+    values = proba @ model.bin_values_  # which level off in the open bins
+    assert np.corrcoef(values, model.predict(people.X))[0, 1] > 0.99
+    assert error(model) < np.mean((values - people.y) ** 2)
     assert (np.diff(model.thresholds_) > 0).all()
     assert len(model.bin_edges_) == 11
     assert not hasattr(unbin.AggregatedGLM("gaussian"), "predict_proba")

@@ -72,6 +72,13 @@ def fit(
         str | None,
         typer.Option(help="log: a positive outcome whose log is gaussian, such as cost."),
     ] = None,
+    lower: Annotated[
+        float | None,
+        typer.Option(help="Least value the outcome can have, of an ordinal fit: 0 of a cost."),
+    ] = None,
+    upper: Annotated[
+        float | None, typer.Option(help="Greatest value the outcome can have, of an ordinal fit.")
+    ] = None,
     scale: Annotated[
         bool,
         typer.Option(
@@ -142,6 +149,8 @@ def fit(
         contextual=_contextual(contextual, blocks),
         n_trials=n_trials,
         target_transform=target_transform,
+        lower=lower,
+        upper=upper,
         fit_intercept=parsed.intercept,
         random_state=seed,
         n_jobs=jobs,

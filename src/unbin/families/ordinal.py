@@ -45,8 +45,8 @@ class Ordinal(IdentityLink):
 
     The edges of bins are not read, only their number: the shape of the target between edges is
     left free. So this family has no mean in the units of the target. Link, mean, variance, means
-    within bins and density are those of the latent variable; predictions in the units of the
-    target take the means of the published bins, which the estimator holds.
+    within bins and density are those of the latent variable; :mod:`unbin.families.latent` turns it
+    into the target.
 
     References
     ----------

@@ -13,7 +13,7 @@ from unbin._frames import OUTSIDE
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
-from unbin.families import BregmanFamily, Family, get_family
+from unbin.families import BregmanFamily, Family, Interval, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
 from unbin.fitting.model import BinScale, Fit, Settings, Shrunk, TableFit
 from unbin.fitting.observed import fit_observed
@@ -24,6 +24,7 @@ from unbin.likelihood.fit import fit_likelihood
 from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
 from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.known import KnownPeople
+from unbin.likelihood.posterior import Posterior
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
@@ -32,6 +33,7 @@ from unbin.likelihood.statistics import looks_counted
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
+from unbin.release.ends import known_ends
 from unbin.release.join import Tables
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
@@ -87,6 +89,7 @@ def likelihood_fit(
         if len(designs) == 2 and contextual and not has_context(designs[True], found, d):
             contextual, found = False, solve(False)
     context = context if contextual else None
+    found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
     imputed = _imputed(laid_out[contextual], release, model.family, found)
     return replace(fit, selection=selection, imputed=imputed)
@@ -140,6 +143,20 @@ def _fit(
     if isinstance(release, Tables):
         return fit_joint(design, release.releases, family, known, **how)
     return fit_likelihood(design, release, family, **how)
+
+
+def _with_ends(
+    found: LikelihoodFit, release: Release | Tables, family: Family, settings: Settings
+) -> LikelihoodFit:
+    """Close the outermost bins of a free shape by what is known of the domain."""
+    if not family.free_shape:
+        return found
+    tables = _releases(release)
+    known = [known_ends(table, from_zero=settings.from_zero) for table in tables]
+    known.append(settings.ends)
+    ends = Interval(max(each.low for each in known), min(each.high for each in known))
+    fits = tuple(replace(each, counts=each.counts.within(ends)) for each in found.tables)
+    return replace(found, counts=found.counts.within(ends), tables=fits)
 
 
 def _likelihood_result(
@@ -273,7 +290,8 @@ def _imputed(
     if isinstance(release, Release):
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
-    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance)
+    posterior = Posterior.of(design, family, found)
+    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance, posterior)
 
 
 def matching_fit(
@@ -432,7 +450,8 @@ def _bin_scale(family: Family, found: LikelihoodFit, intercept: float) -> BinSca
         return None
     counts = found.counts
     value = representative_values(counts)[0]
-    return BinScale(found.nuisance - intercept, counts.lower, counts.upper, value)
+    thresholds = found.nuisance - intercept
+    return BinScale(thresholds, counts.lower, counts.upper, value, counts.whole)
 
 
 def _widen(coef: FloatArray, context: Context) -> FloatArray:

@@ -10,7 +10,8 @@ import numpy as np
 
 from unbin._typing import ArrayLike, FloatArray
 from unbin._watching import Status
-from unbin.families import Family
+from unbin.families import Family, Interval
+from unbin.families.latent import LatentScale, latent_scale
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.heldout import over_effects
@@ -31,15 +32,22 @@ class BinScale:
     thresholds : (K - 1,)
         In the units of X beta, the intercept included.
     lower, upper : (K,)
-        Ends of the bins.
+        Ends of the bins, the outermost those of the domain as far as they are known.
     value : (K,)
         The mean of each bin, read off the pooled histogram.
+    whole : bool
+        Whether targets are whole numbers, none below 0.
     """
 
     thresholds: FloatArray
     lower: FloatArray
     upper: FloatArray
     value: FloatArray
+    whole: bool
+
+    def scale(self) -> LatentScale | None:
+        """Return the target as a function of the latent variable; None where bins have values."""
+        return latent_scale(self.thresholds, self.lower, self.upper, whole=self.whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,4 +275,6 @@ class Settings:
     tol: float
     max_iter: int
     method: str
+    ends: Interval
+    from_zero: bool
     robust: bool = False

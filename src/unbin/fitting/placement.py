@@ -38,6 +38,7 @@ from unbin.fitting.inputs import (
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
+from unbin.release.ends import check_ends, check_known
 from unbin.release.join import JoinedTarget, Tables
 from unbin.release.observed import ObservedTarget, as_observed, warn_of_nobody
 from unbin.release.target import AggregatedTarget
@@ -368,9 +369,10 @@ def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Bloc
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
     """Return what was published on the modelled scale; raise if it leaves the family's domain."""
-    transform = TRANSFORMS[model.target_transform]
+    transform, ends = TRANSFORMS[model.target_transform], model._ends()
 
     def prepared(release: Release) -> Release:
+        check_ends(release, ends)
         release = transform.release(release)
         if family is not None:
             release.check_domain(family.domain, family=family.name)
@@ -379,6 +381,7 @@ def _prepared(release: Release | Tables, model: Any, family: Family | None) -> R
     if not isinstance(release, Tables):
         return prepared(release)
     if release.known is not None:
+        check_known(release.known.values, ends)
         values = transform.observed(release.known.values)
         if family is not None:
             check_observed(values, family)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError, ReleaseError
-from unbin.families import BregmanFamily
-from unbin.fitting.model import Fit
+from unbin.families import BregmanFamily, Family
+from unbin.fitting.model import BinScale, Fit
 from unbin.likelihood.heldout import log_scores
 from unbin.matching.fit import release_divergence
 from unbin.matching.repeated import total_divergence
@@ -18,25 +19,35 @@ from unbin.rows.design import Design, lay_out
 
 
 def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
-    """Return the mean of the modelled target; an ordinal fit averages the values of its bins.
+    """Return the mean of the modelled target.
 
-    Where a fit failed or is rejected, means do not leave the range of the table.
+    An ordinal fit reads targets off its latent variable (:mod:`unbin.families.latent`), or averages
+    the values of its bins where there are few. Where a fit failed or is rejected means keep to
+    the range of the table.
     """
-    if fit.bins is None:
-        mean = fit.over_effects(fit.family.inverse_link, eta)
-    else:
-        mean = np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
+    mean = _mean(fit, eta)
     return mean if fit.limits is None else np.clip(mean, *fit.limits)
+
+
+def _mean(fit: Fit, eta: FloatArray) -> FloatArray:
+    if fit.bins is None:
+        return fit.over_effects(fit.family.inverse_link, eta)
+    scale = fit.bins.scale()
+    if scale is None:
+        return np.asarray(bin_probabilities(fit, eta) @ fit.bins.value)
+    share = partial(_bin_shares, fit.family, fit.bins)
+    return fit.over_effects(lambda at: scale.mean(at, share), eta)
 
 
 def bin_probabilities(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the probability of each bin of an ordinal fit, shape (n, K)."""
     if fit.bins is None:
         raise ParameterError("predict_proba: needs family='ordinal'")
-    bins = fit.bins
-    return fit.over_effects(
-        lambda at: fit.family.bins(at, bins.lower, bins.upper, bins.thresholds).probability, eta
-    )
+    return fit.over_effects(partial(_bin_shares, fit.family, fit.bins), eta)
+
+
+def _bin_shares(family: Family, bins: BinScale, eta: FloatArray) -> FloatArray:
+    return family.bins(eta, bins.lower, bins.upper, bins.thresholds).probability
 
 
 def score_target(

@@ -8,11 +8,12 @@ tail, on a readable scale.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from unbin._typing import BinArray, BoolArray, FloatArray, IntArray
+from unbin.families import Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,27 @@ class PublishedCounts:
         """Return where the bins end but the last, (K - 1,) or (B, K - 1); infinity in padding."""
         real = self.lower[..., 1:] <= self.upper[..., 1:]
         return np.where(real, self.upper[..., :-1], np.inf)
+
+    def halfway(self) -> tuple[FloatArray, FloatArray]:
+        """Return ends of the bins of whole numbers that lie half-way between these.
+
+        (a, b] holds the integers a + 1 to b, at least one, and none is below 0.
+        """
+        upper = np.floor(self.upper)
+        lower = np.minimum(np.maximum(np.floor(self.lower), -1), upper - 1)
+        return lower + 0.5, upper + 0.5
+
+    def within(self, ends: Interval) -> PublishedCounts:
+        """Return the same, the first and the last bin closed by the ends of a domain.
+
+        All blocks must share their bins, and nobody may be beyond the ends, which belong to them:
+        whole numbers from 0 on are in (-1, …].
+        """
+        lower, upper = self.lower.copy(), self.upper.copy()
+        low = np.ceil(ends.low) - 1 if self.whole else ends.low
+        lower[0] = min(max(lower[0], low), upper[0])
+        upper[-1] = max(min(upper[-1], ends.high), lower[-1])
+        return replace(self, lower=lower, upper=upper)
 
     def log_score(self, expected: FloatArray) -> float:
         """Return Σ c log(m / n) per person of the blocks with counts, m (B, K) expected counts."""
@@ -192,8 +214,8 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     """
     shape = counts.count.shape
     lower, upper = (np.broadcast_to(edge, shape) for edge in (counts.lower, counts.upper))
-    if counts.whole:  # (a, b] holds the integers a + 1 to b, and none is below 0
-        lower, upper = np.maximum(np.floor(lower), -1) + 0.5, np.floor(upper) + 0.5
+    if counts.whole:
+        lower, upper = (np.broadcast_to(edge, shape) for edge in counts.halfway())
     width = upper - lower
     inner = np.isfinite(width) & (width >= 0)
     share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count

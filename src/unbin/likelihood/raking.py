@@ -8,7 +8,8 @@ sort-and-clip.
 
 Draws come from the exact distribution of the bins given the counts, P(bins) ∝ Π q_{i, bin of i}
 over all assignments with those counts: ranks of a draw from the model start it, random swaps of two
-people's bins (Metropolis) finish it.
+people's bins (Metropolis) finish it. Before that the parameters and the effects of blocks are drawn
+(:mod:`unbin.likelihood.posterior`), so that multiple imputation is proper.
 
 References
 ----------
@@ -28,10 +29,12 @@ from unbin._blocks import Span, spans_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ParameterError
 from unbin.families import Family
+from unbin.families.latent import latent_scale
 from unbin.likelihood.counts import PublishedCounts, representative_values
 from unbin.likelihood.heldout import expected_counts
 from unbin.likelihood.hidden import expected_within, multinomial_covariance, whole_counts
 from unbin.likelihood.inference import LikelihoodFit
+from unbin.likelihood.posterior import Posterior, draw_effects
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.orders import orders_as_bins
@@ -63,6 +66,8 @@ class Raking:
     nuisance : (m,)
     people : (n,) or None
         Those that each row stands for, as many in a block as were published; None where it is one.
+    posterior : Posterior or None
+        What draws take parameters and effects of blocks from; None to take the estimates.
     """
 
     eta: FloatArray
@@ -72,6 +77,7 @@ class Raking:
     family: Family
     nuisance: FloatArray
     people: FloatArray | None = None
+    posterior: Posterior | None = None
 
     @classmethod
     def of(cls, design: Design, release: Release, family: Family, fit: LikelihoodFit) -> Raking:
@@ -89,7 +95,16 @@ class Raking:
         if people is not None:
             ratio = counts.n / np.where(design.people > 0, design.people, np.inf)
             people = people * np.repeat(ratio, design.size)
-        return cls(eta, design.start, design.order, counts, family, fit.nuisance, people)
+        return cls(
+            eta=eta,
+            start=design.start,
+            order=design.order,
+            counts=counts,
+            family=family,
+            nuisance=fit.nuisance,
+            people=people,
+            posterior=Posterior.of(design, family, fit),
+        )
 
     def mean(self, *, log: bool = False) -> FloatArray:
         """Return the best guess of every target, in the order of X; of several people, their mean.
@@ -112,12 +127,25 @@ class Raking:
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the published counts."""
         check_persons(self.people)
-        y = np.empty(len(self.eta))
+        own, y = self._redrawn(rng), np.empty(len(self.eta))
         for span in spans_of(self.start):
-            code, q = self._probabilities(span)
-            bins = self._draw_bins(span, q, rng)
-            y[span.rows] = self._draw_values(span, code, bins, rng)
+            code, q = own._probabilities(span)
+            bins = own._draw_bins(span, q, rng)
+            y[span.rows] = own._draw_values(span, code, bins, rng)
         return in_order_of(self.order, y)
+
+    def _redrawn(self, rng: np.random.Generator) -> Raking:
+        """Return the raking at drawn parameters and effects of blocks."""
+        if self.posterior is None:
+            return self
+        eta, nuisance = self.posterior.draw(rng)
+        (sd,), counts = self.posterior.block_sd, self.counts
+        effect = draw_effects(self.family, eta, self.start, counts, nuisance, sd, rng)
+        eta = eta + np.repeat(effect, np.diff(self.start))
+        if counts.low is not None:
+            mean = expected_counts(counts, self.family, eta, self.start, nuisance)
+            counts = fill_hidden(counts, mean)
+        return replace(self, eta=eta, nuisance=nuisance, counts=counts, posterior=None)
 
     def _shares(self) -> Iterator[tuple[Span, IntArray, FloatArray]]:
         for span in spans_of(self.start):
@@ -142,8 +170,7 @@ class Raking:
     def _bin_means(self, span: Span, code: IntArray, *, log: bool) -> FloatArray:
         eta, (lower, upper) = self.eta[span.rows], self.counts.edges(code)
         if self.family.free_shape:
-            values = representative_values(self.counts)[0]
-            return np.broadcast_to(values, (len(eta), len(values)))
+            return free_bin_means(eta, self.nuisance, self.counts)
         return means_in_bins(self.family, eta, lower, upper, self.nuisance, log=log)
 
     def _draw_bins(self, span: Span, q: FloatArray, rng: np.random.Generator) -> IntArray:
@@ -155,10 +182,10 @@ class Raking:
         self, span: Span, code: IntArray, bins: IntArray, rng: np.random.Generator
     ) -> FloatArray:
         low, high = (in_bins(edge, bins) for edge in self.counts.edges(code))
-        u = rng.random(len(code))
+        u, eta = rng.random(len(code)), self.eta[span.rows]
         if self.family.free_shape:
-            return draw_by_value(low, high, representative_values(self.counts)[0][bins], u)
-        return draw_in_bins(self.family, self.eta[span.rows], self.nuisance, low, high, u)
+            return draw_free(eta, self.nuisance, self.counts, bins, u)
+        return draw_in_bins(self.family, eta, self.nuisance, low, high, u)
 
 
 def counts_to_meet(release: Release, family: Family, fitted: PublishedCounts) -> PublishedCounts:
@@ -252,18 +279,38 @@ def draw_bins(
     return bins
 
 
-def draw_by_value(
-    low: FloatArray, high: FloatArray, value: FloatArray, u: FloatArray
-) -> FloatArray:
-    """Draw uniformly within closed bins, from exponential tails in open ones.
+def free_bin_means(eta: FloatArray, thresholds: FloatArray, counts: PublishedCounts) -> FloatArray:
+    """Return E[y | bin k] where the shape of the target is free, (n, K)."""
+    scale = latent_scale(thresholds, counts.lower, counts.upper, whole=counts.whole)
+    if scale is not None:
+        return scale.bin_means(eta)
+    values = representative_values(counts)[0]
+    return np.broadcast_to(values, (len(eta), len(values)))
 
-    ``value`` are the representative values of the rows' bins.
+
+def draw_free(
+    eta: FloatArray,
+    thresholds: FloatArray,
+    counts: PublishedCounts,
+    bins: IntArray,
+    u: FloatArray,
+) -> FloatArray:
+    """Draw within one bin per row where the shape of the target is free.
+
+    Where bins have values and no scale (see ``latent_scale``): uniformly within closed ones, from
+    exponential tails in open ones.
     """
+    scale = latent_scale(thresholds, counts.lower, counts.upper, whole=counts.whole)
+    if scale is not None:
+        return scale.draw(eta, bins, u)
+    lower, upper = counts.halfway() if counts.whole else (counts.lower, counts.upper)
+    low, high, value = lower[bins], upper[bins], representative_values(counts)[0][bins]
     tail = -np.log(np.maximum(u, 1e-300))
     with np.errstate(invalid="ignore"):
         inner = low + u * (high - low)
         above, below = low + (value - low) * tail, high - (high - value) * tail
-    return np.where(np.isinf(high), above, np.where(np.isinf(low), below, inner))
+    drawn = np.where(np.isinf(high), above, np.where(np.isinf(low), below, inner))
+    return np.clip(np.rint(drawn), low + 0.5, high - 0.5) if counts.whole else drawn
 
 
 def draw_in_bins(

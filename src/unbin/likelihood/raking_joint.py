@@ -34,18 +34,20 @@ from numba import njit
 from unbin._blocks import Span, block_of_rows, segment_start, spans_of
 from unbin._typing import BinArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
-from unbin.families import Family
+from unbin.families import Family, Interval
 from unbin.likelihood.calibration import calibrate, for_people
-from unbin.likelihood.counts import PublishedCounts, bins_holding, representative_values
+from unbin.likelihood.counts import PublishedCounts, bins_holding
 from unbin.likelihood.hidden import whole_counts
 from unbin.likelihood.margins import MET, Cells, Raked, tilt
+from unbin.likelihood.posterior import Posterior, draw_effects
 from unbin.likelihood.raking import (
     MIX,
     check_persons,
     counts_to_meet,
     draw_bins,
-    draw_by_value,
+    draw_free,
     draw_in_bins,
+    free_bin_means,
     in_bins,
     means_in_bins,
 )
@@ -63,6 +65,8 @@ from unbin.release.join import Tables
 from unbin.release.weights import whole_people
 from unbin.rows.design import Design
 
+_ROUNDS = 5
+"""Rounds in which effects of the blocks of several tables are drawn in turn."""
 _SUSPECTS = 3
 """Tables of which each is tried as the one that contradicts all others."""
 
@@ -173,6 +177,8 @@ class JointRaking:
         Thresholds of an ordinal family are those of the refined bins.
     settled : Settled or None
         Outcomes that are known.
+    posterior : Posterior or None
+        What draws take parameters and effects of blocks from; None to take the estimates.
     """
 
     eta: FloatArray
@@ -186,6 +192,7 @@ class JointRaking:
     family: Family
     nuisance: FloatArray
     settled: Settled | None = None
+    posterior: Posterior | None = None
 
     @classmethod
     def of(
@@ -196,6 +203,7 @@ class JointRaking:
         family: Family,
         theta: FloatArray,
         nuisance: FloatArray,
+        posterior: Posterior | None = None,
     ) -> JointRaking:
         """Return the raking of a fit, to all that was published.
 
@@ -210,6 +218,7 @@ class JointRaking:
         family : Family
         theta : (design.n_parameters,)
         nuisance : (m,)
+        posterior : Posterior, optional
         """
         assert design.order is not None
         rows, known = design.in_memory(), tables.known
@@ -234,6 +243,7 @@ class JointRaking:
             family=family,
             nuisance=nuisance,
             settled=settled,
+            posterior=posterior,
         )
 
     @property
@@ -267,15 +277,46 @@ class JointRaking:
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the first table's counts."""
         check_persons(self.people)
-        y, known, count = np.empty(len(self.eta)), self.counts[0].known, self._solution.count
-        for span, bins, share in self._shares():
+        own = self._redrawn(rng)
+        y, known, count = np.empty(len(self.eta)), self.counts[0].known, own._solution.count
+        for span, bins, share in own._shares():
             blocks, held = slice(span.first, span.last), bins.held[0]
             start = self.start[span.first : span.last + 1] - self.start[span.first]
             coarse = _by_bin(share, held, count.shape[1])
             drawn = draw_bins(coarse, start, count[blocks], known[blocks], rng)
             fine = _draw_within(share, held, drawn, rng.random(len(share)))
-            y[span.rows] = self._draw_values(span, bins, fine, rng.random(len(share)))
+            y[span.rows] = own._draw_values(span, bins, fine, rng.random(len(share)))
         return self._in_order_of_x(y)
+
+    def _redrawn(self, rng: np.random.Generator) -> JointRaking:
+        """Return the raking at drawn parameters and effects of blocks.
+
+        Those of a table's blocks are drawn given its counts and the effects of the other tables'.
+        """
+        if self.posterior is None or not len(self.eta):
+            return self
+        eta, nuisance = self.posterior.draw(rng)
+        weights = self.posterior.design.in_memory().weights
+        eta = eta if weights is None else eta[weights > 0]
+        tables = list(zip(self.codes, self.counts, self.posterior.block_sd, strict=True))
+        effects = [np.zeros(len(eta)) for _ in tables]
+        for _ in range(_ROUNDS if sum(sd > 0 for *_, sd in tables) > 1 else 1):
+            for t, (codes, counts, sd) in enumerate(tables):
+                if sd == 0:
+                    continue
+                order = np.argsort(codes, kind="stable")
+                others = eta + sum(effects[:t] + effects[t + 1 :], np.zeros(len(eta)))
+                start = segment_start(codes, len(counts.n))
+                own = self._nuisance_of(counts, nuisance)
+                drawn = draw_effects(self.family, others[order], start, counts, own, sd, rng)
+                effects[t] = drawn[codes]
+        return replace(self, eta=sum(effects, eta), nuisance=nuisance, posterior=None)
+
+    def _nuisance_of(self, counts: PublishedCounts, nuisance: FloatArray) -> FloatArray:
+        """Return the nuisance parameters of a table: of thresholds, those at its own cuts."""
+        if not self.family.free_shape:
+            return nuisance
+        return np.asarray(nuisance[np.searchsorted(self._grid, counts.cuts())])
 
     @property
     def _n_rows(self) -> int:
@@ -296,17 +337,19 @@ class JointRaking:
     def _bin_means(self, span: Span, bins: _Bins, *, log: bool) -> FloatArray:
         eta = self.eta[span.rows]
         if self.family.free_shape:
-            return np.broadcast_to(self._values(bins), (len(eta), self._n_bins))
+            return free_bin_means(eta, self.nuisance, self._pooled(bins))
         return means_in_bins(self.family, eta, bins.lower, bins.upper, self.nuisance, log=log)
 
     def _draw_values(self, span: Span, bins: _Bins, drawn: IntArray, u: FloatArray) -> FloatArray:
-        low, high = in_bins(bins.lower, drawn), in_bins(bins.upper, drawn)
+        eta = self.eta[span.rows]
         if self.family.free_shape:
-            return draw_by_value(low, high, self._values(bins)[drawn], u)
-        return draw_in_bins(self.family, self.eta[span.rows], self.nuisance, low, high, u)
+            return draw_free(eta, self.nuisance, self._pooled(bins), drawn, u)
+        low, high = in_bins(bins.lower, drawn), in_bins(bins.upper, drawn)
+        return draw_in_bins(self.family, eta, self.nuisance, low, high, u)
 
-    def _values(self, bins: _Bins) -> FloatArray:
-        """Return one value per refined bin, by the people who are in it."""
+    def _pooled(self, bins: _Bins) -> PublishedCounts:
+        """Return the people in each refined bin, which all blocks share."""
+        ends = [(counts.lower[0], counts.upper[-1]) for counts in self.counts]
         counts = PublishedCounts(
             n=whole_people(self.people.sum(keepdims=True)),
             lower=bins.lower,
@@ -315,7 +358,7 @@ class JointRaking:
             known=np.array([True]),
             whole=all(counts.whole for counts in self.counts),
         )
-        return np.asarray(representative_values(counts)[0])
+        return counts.within(Interval(max(low for low, _ in ends), min(high for _, high in ends)))
 
     # -- refined bins ------------------------------------------------------------------------------
 

@@ -262,6 +262,9 @@ def _check_fit(fit: Fit, d: int) -> None:
         _require(fit.bins.thresholds, (k - 1,), "thresholds")
         if fit.bins.lower.shape != (k,) or fit.bins.upper.shape != (k,):
             raise ModelFileError("bins: must have as many ends as values")
+        inner = fit.bins.thresholds, fit.bins.upper[:-1]
+        if not all((np.diff(values) >= 0).all() for values in inner):
+            raise ModelFileError("bins: thresholds and edges must increase; save the model again")
     size = 1 + d + _check_context(fit, d)
     if fit.covariance is not None:
         _require_shape(fit.covariance, (size, size), "covariance")
