@@ -363,7 +363,9 @@ def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Bloc
     size = np.bincount(target.codes, minlength=len(release))
     if weights is None:
         return Blocks(release.blocks, target.codes, size, others)
-    people, sampled = weights.values, weights.sampled
+    people = weights.values
+    everybody = not others and bool((people == 1).all() and (size == release.n).all())
+    sampled = weights.sampled and not everybody
     return Blocks(release.blocks, target.codes, size, others, people, sampled, everybody=people)
 
 

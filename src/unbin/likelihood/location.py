@@ -126,7 +126,8 @@ def bin_values(problem: Problem) -> FloatArray:
     """
     counts, valid = problem.counts, problem.counts.valid()
     values, people = representative_values(counts), np.maximum(counts.count, 0.0) * valid
-    values = (values - (people * values).sum() / max(people.sum(), 1.0)) * valid
+    mean = float((people * values).sum() / max(people.sum(), 1.0))
+    values = np.asarray((values - mean) * valid)
     if problem.means is None:
         return np.asarray(values)
     told = np.isfinite(problem.means.mean)
