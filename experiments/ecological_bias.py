@@ -55,7 +55,7 @@ def one_run(family: str, n_blocks: int, size: int, effect: float, seed: int) -> 
     truth = SLOPES * (LOGISTIC_SD if family == "ordinal" else 1)  # in units of the noise
     naive = common.fit_release(X, y, blocks, 8, family)
     model = common.fit_release(X, y, blocks, 8, family, contextual=True)
-    rejects = model.diagnostics_.contextual_test.p_value < 0.05
+    rejects = model.diagnostics_.context.p_value < 0.05
     slopes = [between / SLOPES, naive.coef_ / truth, model.coef_ / truth]
     return np.concatenate([*slopes, [rejects]])
 

@@ -22,6 +22,7 @@ import numpy as np
 import accuracy
 import audit
 import common
+import default_predictions
 import ecological_bias
 import figure1
 import figure4
@@ -213,11 +214,19 @@ def _audit_sparcs(folder: str) -> list[float]:
     return _gains(audit.charges(folder, step=20, bins=[5], **QUICK))
 
 
+def _default_predictions() -> list[float]:
+    found = default_predictions.compare(
+        default_predictions.schools()[0], "ordinal", 4, one_block=False
+    )
+    return [found["over_pooled_mean"], found["plain"]]
+
+
 FIRST: dict[str, Callable[[], list[float]]] = {
     "accuracy": _accuracy,
     "audit_chance": _audit_chance,
     "audit_protections": _audit_protections,
     "audit_simulated": _audit_simulated,
+    "default_predictions": _default_predictions,
     "ecological_bias": _ecological_bias,
     "figure1": _figure1,
     "figures2_3": _figures2_3,
