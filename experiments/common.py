@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 import unbin
 from unbin._checks import available_threads
-from unbin.exceptions import IdentificationWarning
+from unbin.exceptions import IdentificationWarning, SpecificationWarning
 from unbin.families import BregmanFamily, get_family
 
 RESULTS = Path(__file__).parent / "results"
@@ -75,6 +75,7 @@ def fit(X, target, family="gaussian", **settings) -> unbin.AggregatedGLM:
     """Fit the model; what it would warn of is in its diagnostics."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentificationWarning)
+        warnings.simplefilter("ignore", SpecificationWarning)
         return unbin.AggregatedGLM(family, **settings).fit(X, target)
 
 

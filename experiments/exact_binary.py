@@ -1,6 +1,6 @@
 """The exact likelihood of 0/1 outcomes in small blocks beside the quasi-score.
 
-    python experiments/exact_binary.py              200 data sets a cell, minutes on one core
+    python experiments/exact_binary.py              200 data sets a cell
     python experiments/exact_binary.py --runs 20    stores nothing
 
 One normal feature of variance 1, ``between`` of it between blocks; logit slopes. In "effects" every
@@ -79,9 +79,9 @@ def expected_ratio(cell: Cell) -> float:
     return float(np.linalg.inv(exact)[1, 1] / np.linalg.inv(quasi)[1, 1])
 
 
-def summarise(cell: Cell, runs: int) -> dict:
-    found = np.array([one_run(cell, seed) for seed in range(runs)])
-    slope = cell[2]
+def summarise(cell: Cell, each: list[np.ndarray]) -> dict:
+    """Return the row of a cell."""
+    found, slope = np.array(each), cell[2]
     kept = found[(np.abs(found[:, [0, 2]] - slope) < 10).all(axis=1)]
     exact, quasi = kept[:, 0], kept[:, 2]
     covers = [np.abs(kept[:, k] - slope) < 1.96 * kept[:, k + 1] for k in (0, 2)]
@@ -100,7 +100,8 @@ def summarise(cell: Cell, runs: int) -> dict:
 
 def main() -> None:
     runs = common.runs_from_command_line(__doc__, FULL)
-    rows = [summarise(cell, runs) for cell in CELLS]
+    found = common.over_cells(one_run, CELLS, runs)
+    rows = [summarise(cell, each) for cell, each in zip(CELLS, found, strict=True)]
     common.report("exact_binary", rows, store=runs >= FULL)
 
 

@@ -24,6 +24,7 @@ import audit
 import common
 import default_predictions
 import ecological_bias
+import exact_binary
 import figure1
 import figure4
 import figure5
@@ -34,17 +35,21 @@ import imputation
 import intervals
 import nonlinear
 import observed
+import order_statistics
 import ordinal_predictions
 import permutation
 import randhie
 import real
 import several_tables
 import several_tables_coverage
+import sizes
 import slopes
 import sparcs
 import suppression
 import survey_weights
 import synpuf
+import trust
+import trust_real
 import unbin
 
 STORED = Path(__file__).parent / "results" / "first_runs.csv"
@@ -221,6 +226,32 @@ def _default_predictions() -> list[float]:
     return [found["over_pooled_mean"], found["plain"]]
 
 
+def _trust() -> list[float]:
+    right = {(c.family, c.release, c.effects): c for c in trust.CELLS if c.blocks == 100}
+    cells = [right["gaussian", "6 bins", 0.3], right["poisson", "6 bins", 0.0]]
+    found = [trust.one_run(cell, 0) for cell in cells]
+    return [float(x) for run in found for x in (*run.off, run.shape, run.context)]
+
+
+def _sizes() -> list[float]:
+    found = [sizes.p_values(cell, 0) for cell in sizes.CELLS[:2]]
+    return [each[name] for each in found for name in ("shape_test", "context", "curvature")]
+
+
+def _trust_real() -> list[float]:
+    rows = trust_real.compare("Exam", several_tables.exam(), 4)
+    return [row["worst_of_all"] for row in rows]
+
+
+def _order_statistics() -> list[float]:
+    found = order_statistics.fit_once(("poisson", "quartiles", 30, 100, 0.3), 0)
+    return [*found["coef"].tolist(), float(found["effects"])]
+
+
+def _exact_binary() -> list[float]:
+    return exact_binary.one_run(exact_binary.CELLS[2], 0).tolist()
+
+
 FIRST: dict[str, Callable[[], list[float]]] = {
     "accuracy": _accuracy,
     "audit_chance": _audit_chance,
@@ -228,6 +259,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "audit_simulated": _audit_simulated,
     "default_predictions": _default_predictions,
     "ecological_bias": _ecological_bias,
+    "exact_binary": _exact_binary,
     "figure1": _figure1,
     "figures2_3": _figures2_3,
     "identification": _identification,
@@ -235,6 +267,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "intervals": _intervals,
     "nonlinear": _nonlinear,
     "observed": _observed,
+    "order_statistics": _order_statistics,
     "ordinal_predictions": _ordinal_predictions,
     "permutation": _permutation,
     "randhie": _randhie,
@@ -243,9 +276,12 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "several_tables_binary": _several_tables_binary,
     "several_tables_coefficients": _several_tables_coefficients,
     "several_tables_coverage": _several_tables_coverage,
+    "sizes": _sizes,
     "slopes": _slopes,
     "suppression": _suppression,
     "survey_weights": _survey_weights,
+    "trust": _trust,
+    "trust_real": _trust_real,
 }
 """By the name of the stored file."""
 FIRST_OF_REAL: dict[str, Callable[[str], list[float]]] = {

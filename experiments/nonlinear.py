@@ -123,6 +123,7 @@ def main() -> None:
     runs = common.runs_from_command_line(__doc__, 20)
     warnings.simplefilter("ignore", ConvergenceWarning)
     warnings.simplefilter("ignore", unbin.exceptions.IdentificationWarning)
+    warnings.simplefilter("ignore", unbin.exceptions.SpecificationWarning)
     rows = compare("squared", runs, ()) + compare("poisson", -(-runs // 2), COUNTS)
     common.report("nonlinear", rows, store=runs >= 20)
 

@@ -47,8 +47,12 @@ def publish(y: np.ndarray, codes: np.ndarray, quantiles: list[float]) -> Release
     )
 
 
-def fit_once(family: str, kind: str, n_blocks: int, size: int, sd: float, seed: int) -> dict:
+Cell = tuple[str, str, int, int, float]
+
+
+def fit_once(cell: Cell, seed: int) -> dict:
     """Return slopes, whether intervals hold them, and what the fit says of itself."""
+    family, kind, n_blocks, size, sd = cell
     rng = np.random.default_rng(seed)
     codes = np.repeat(np.arange(n_blocks), size)
     X = rng.normal(size=(len(codes), 3)) + 0.5 * rng.normal(size=(n_blocks, 3))[codes]
@@ -67,9 +71,9 @@ def fit_once(family: str, kind: str, n_blocks: int, size: int, sd: float, seed: 
     }
 
 
-def summary(family: str, kind: str, n_blocks: int, size: int, sd: float, runs: int) -> dict:
+def summary(cell: Cell, fits: list[dict]) -> dict:
     """Return one row of the table."""
-    fits = [fit_once(family, kind, n_blocks, size, sd, seed) for seed in range(runs)]
+    family, kind, n_blocks, size, sd = cell
     coef, oracle = (np.array([fit[key] for fit in fits]) for key in ("coef", "oracle"))
     real = (oracle.var(axis=0) / coef.var(axis=0)).mean() if sd == 0 else np.nan
     reported = np.nanmean([fit["efficiency"] for fit in fits]) if sd == 0 else np.nan
@@ -79,7 +83,7 @@ def summary(family: str, kind: str, n_blocks: int, size: int, sd: float, runs: i
         "blocks": n_blocks,
         "people": size,
         "effects": sd,
-        "runs": runs,
+        "runs": len(fits),
         "cover": float(np.mean([fit["held"] for fit in fits])),
         "rmse": float(np.sqrt(np.mean((coef - SLOPES) ** 2))),
         "misfit": float(np.median([fit["misfit"] for fit in fits])),
@@ -91,8 +95,8 @@ def summary(family: str, kind: str, n_blocks: int, size: int, sd: float, runs: i
 
 def main() -> None:
     runs = common.runs_from_command_line(__doc__, 100)
-    rows = [
-        summary(family, kind, n_blocks, size, sd, runs)
+    cells = [
+        (family, kind, n_blocks, size, sd)
         for family in ("gaussian", "poisson", "gamma", "negative-binomial")
         for kind, n_blocks, size in (
             ("median", 30, 100),
@@ -102,6 +106,8 @@ def main() -> None:
         )
         for sd in (0.0, 0.3)
     ]
+    found = common.over_cells(fit_once, cells, runs)
+    rows = [summary(cell, fits) for cell, fits in zip(cells, found, strict=True)]
     common.report("order_statistics", rows, store=runs >= 100)
 
 

@@ -126,9 +126,7 @@ def fit_likelihood(
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
             problem, result = _effects_first(problem, result, penalty, tol, max_iter)
         if result.status is Status.CONVERGED:
-            problem, result = solve_with_effects(problem, result, penalty, tol, max_iter)
-        if result.status is Status.CONVERGED:
-            result = solve_exact(problem, result, penalty, tol, max_iter)
+            problem, result = _solve_exactly(problem, result, penalty, tol, max_iter)
     else:
         problem, result = _solve_levels(problem, free, penalty, tol, max_iter)
     if problem.order is not None and result.status is Status.CONVERGED:
@@ -297,6 +295,22 @@ def solve(
     pooled = pooled_fit(problem, penalty, tol=tol, max_iter=passes)
     better = [each for each in found if _explains_more(problem, each, pooled)]
     return max(better, key=lambda each: _penalised(problem, each, penalty), default=pooled)
+
+
+def _solve_exactly(
+    problem: Problem, result: ScoringResult, penalty: FloatArray, tol: float, max_iter: int
+) -> tuple[Problem, ScoringResult]:
+    """Solve the exact likelihood of small blocks, or with block effects where they show there.
+
+    They are looked for at the exact root: where slopes are strong that of the quasi-score may be
+    far enough from it for blocks to seem to have effects.
+    """
+    exact = solve_exact(problem, result, penalty, tol, max_iter)
+    if exact.status is Status.EXACT:
+        at_root = np.zeros(len(penalty))
+        if block_variance(exact.sums, at_root, problem.n_fitted) == 0:
+            return problem, exact
+    return solve_with_effects(problem, result, penalty, tol, max_iter)
 
 
 def _effects_first(
