@@ -86,7 +86,7 @@ def test_one_block_is_not_identified_and_twenty_are():
     X, y, blocks = identification.people(0)
     one = common.fit_release(X, y, np.full(len(y), "everybody"), 10)
     assert not one.diagnostics_.identified
-    assert "a single block does not identify the coefficients" in one.diagnostics_.reason
+    assert "a single block does not tell the coefficients" in one.diagnostics_.reason
     twenty = common.fit_release(X, y, blocks, 10)
     assert twenty.diagnostics_.identified
     np.testing.assert_allclose(twenty.coef_, identification.SLOPES, atol=0.1)

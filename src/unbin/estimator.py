@@ -184,7 +184,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         The ridge that acted. The evidence ridge is one of the standardised slopes, and infinite
         where it leaves none.
     shrunk_coef_, shrunk_intercept_ : as coef_ and intercept_, or None
-        What predicts where the evidence ridge acts; None where it does not.
+        What predicts where that is not ``coef_``: where the evidence ridge acts, or ``coef_`` is from
+        levels alone; None elsewhere.
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
         and the best so far was fitted.

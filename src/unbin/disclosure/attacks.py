@@ -84,7 +84,7 @@ def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> list
     if kind == "ridge":
         enough = n_blocks >= _LEAST_BLOCKS
         return [AggregatedGLM(family, alpha="held-out", random_state=seed)] if enough else []
-    return [AggregatedGLM(family, random_state=seed)]
+    return [AggregatedGLM(family, alpha=0.0, random_state=seed)]
 
 
 def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:

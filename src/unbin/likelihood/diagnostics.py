@@ -299,6 +299,8 @@ def _notes(
 
 
 def _shrinkage_note(shrunk: ShrunkFit) -> str:
+    if shrunk.alpha == 0:
+        return "predictions: slopes are those of levels and shapes together"
     if np.isinf(shrunk.alpha):
         return f"predictions: the evidence ridge leaves no slopes, because {shrunk.why}"
     return (

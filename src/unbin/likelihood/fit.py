@@ -6,9 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from scipy.special import fdtrc
 
-from unbin._linalg import inverse_form
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
 from unbin.exceptions import ParameterError, ReleaseError
@@ -34,6 +32,7 @@ from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_v
 from unbin.likelihood.specification import UNTESTED, Test, specify, testable
 from unbin.likelihood.start import null_point, starting_point, step_scale
 from unbin.likelihood.statistics import published_order
+from unbin.likelihood.verdicts import LARGEST_ERROR, outcome_sd
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
@@ -42,8 +41,6 @@ _FEW_BLOCKS = 20
 """Blocks with effects below which slopes are estimated from levels alone."""
 _MOSTLY = 0.5
 """Share of the information on a slope from which on it rests on the shape of histograms."""
-_SIGN_LEVEL = 1e-4
-"""p value of the slopes from levels alone up to which they have a sign."""
 SINGULAR = 0.02
 """Below this share of the multinomial variance S is too close to singular for scoring."""
 
@@ -135,7 +132,7 @@ def fit_likelihood(
     if n_features is not None and n_features < len(design.scale) and testable(problem):
         context = _test_context(problem, result, penalty, n_features, tol, max_iter)
     found = replace(infer(problem, result, penalty, n_features=n_features), context=context)
-    if found.specification is not None and (robust or _needs_levels(problem, result.free, found)):
+    if found.specification is not None and (robust or _needs_levels(problem, found)):
         found = at_location(problem, found, result.free, penalty, robust=robust)
     if alpha is None or isinstance(alpha, str):
         found = shrink_predictions(
@@ -151,7 +148,7 @@ def fit_likelihood(
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
-def _needs_levels(problem: Problem, free: FloatArray, fit: LikelihoodFit) -> bool:
+def _needs_levels(problem: Problem, fit: LikelihoodFit) -> bool:
     """Tell whether slopes have to be estimated from the levels of blocks alone.
 
     Where features and noise are about normal the shape of a histogram says how large slopes are,
@@ -162,13 +159,9 @@ def _needs_levels(problem: Problem, free: FloatArray, fit: LikelihoodFit) -> boo
     contextual = fit.context is not None
     if tests is None or problem.block_variance == 0 or contextual:
         return False
-    if fit.n_blocks < _FEW_BLOCKS:
-        return True
-    at = (free + tests.location_shift)[slopes]
-    square, rank = inverse_form(at, tests.location_covariance[slopes, slopes])
-    rests_on_shape = bool((tests.share > _MOSTLY).any())
-    p_value = fdtrc(rank, fit.df_residual, square / max(rank, 1))
-    return rests_on_shape and not p_value < _SIGN_LEVEL
+    errors = np.sqrt(np.maximum(np.diag(tests.location_covariance)[slopes], 0.0))
+    imprecise = errors > LARGEST_ERROR * outcome_sd(problem.design, problem.family, fit)
+    return fit.n_blocks < _FEW_BLOCKS or bool((imprecise & (tests.share > _MOSTLY)).any())
 
 
 def _test_context(

@@ -196,7 +196,7 @@ class LocationFit:
 
 @dataclass(frozen=True, slots=True)
 class ShrunkFit:
-    """What predicts where the evidence ridge acts (:mod:`unbin.likelihood.evidence`).
+    """What predicts where it is not theta: where the evidence ridge acts, or theta is from levels.
 
     Attributes
     ----------
@@ -222,6 +222,12 @@ class ShrunkFit:
     lost: BoolArray
     lost_why: str
     reasons: tuple[str, ...]
+
+    @classmethod
+    def of(cls, fit: LikelihoodFit) -> ShrunkFit:
+        """Return what predicts as a fit does, without a ridge."""
+        none = np.zeros(len(fit.theta), dtype=bool)
+        return cls(fit.theta, fit.nuisance, 0.0, "", none, "", ())
 
 
 _SUPPORTED = 4.0
@@ -344,7 +350,8 @@ def at_location(
 ) -> LikelihoodFit:
     """Return a fit at the root of the location score; ``free`` is that of the full one.
 
-    Its errors are those of the blocks, and its tests those of the full fit.
+    Its errors are those of the blocks, and its tests those of the full fit. Unless it was asked for
+    (``robust``) the full fit still predicts: shapes say how large slopes are.
     """
     moved, found, converged = locate(problem, free, penalty)
     theta, nuisance = problem.coordinates.split(moved)
@@ -360,6 +367,7 @@ def at_location(
         status=fit.status if converged else Status.NOT_CONVERGED,
         levels=True,
         robust=robust,
+        shrunk=None if robust else ShrunkFit.of(fit),
     )
 
 

@@ -32,6 +32,7 @@ from unbin.likelihood.start import bin_value_sums
 from unbin.likelihood.verdicts import NOT_ESTIMABLE, Verdict, judge, rejected
 from unbin.rows.design import Design
 
+_MISPLACED = "without it slopes predict the levels of blocks worse than slopes of 0"
 NO_SLOPES = 1e8
 """Ridge that leaves no slope, in units of one person's information."""
 
@@ -102,14 +103,16 @@ def shrink_predictions(
         Slopes after these are contextual. With these a weak design is no reason: they come with
         slopes of the other sign, whose difference a ridge would take away.
     """
-    if not solver.slopes.any() or found.levels or found.status is Status.INTERRUPTED:
+    if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
         return found
     d = len(design.scale) if n_features is None else n_features
     verdict = judge(design, family, found, d)
+    if found.status is Status.COMPOSITE and not _misplaces_blocks(design, found):
+        return found  # without noise slopes are told, and their information is not
     failure = _failure(design, found, verdict)
     found = replace(found, outside=bool(failure) or rejected(found))
     why = failure or ("alpha is 'auto'" if always else "")
-    if not why and d == len(design.scale):
+    if not why and d == len(design.scale) and not found.levels:
         why = _weakness(result, solver.slopes, spread)
     if not why:
         return found
@@ -129,6 +132,8 @@ def shrink_predictions(
         lost_why=verdict.why,
         reasons=verdict.reasons,
     )
+    if found.levels or failure == _MISPLACED:
+        return replace(found, shrunk=acting)
     if not (verdict.why and failure):
         step = solve_scaled(shrunk.sums.information, shrunk.sums.score + penalty * shrunk.free)
         theta, nuisance = solver.coordinates.split(shrunk.free + step)
@@ -201,7 +206,7 @@ def _failure(design: Design, found: LikelihoodFit, verdict: Verdict) -> str:
     if (lost & varies).any():
         return "slopes are not estimable without it"
     if _misplaces_blocks(design, found):
-        return "without it slopes predict the levels of blocks worse than slopes of 0"
+        return _MISPLACED
     return ""
 
 

@@ -33,10 +33,14 @@ ESTIMATED, IMPRECISE, NOT_ESTIMABLE = "estimated", "imprecise", "not estimable"
 LARGEST_ERROR = 0.2
 """Standard error of a slope, as a share of sd(outcome)/sd(feature), that is still precise."""
 _SMALLEST_EIGENVALUE = 1e-8
+_LEAST_NUISANCE = 1e-2
+"""Root of the information on a nuisance parameter that tells it at all."""
 _LOADING = 1e-3
 """Squared loading on a direction without information from which on a slope is not estimable."""
 _LARGEST_STEP = 15.0
 """Largest effect of one feature on eta over its range, on a log or logit scale."""
+_LARGEST_STEP_ERROR = 5.0
+"""Its standard error from which on a slope of a logit ran away."""
 _SHAPE_LEVEL, _SHAPE_LEVEL_OF_FEW, _MANY_BLOCKS = 0.03, 0.05, 100
 """p value of the shape test that speaks against a fit; with few blocks it rejects too rarely."""
 _CONTEXT_LEVEL = 1e-3
@@ -180,7 +184,7 @@ def _not_estimable(
             "not estimable: some combination of the features does not change what was published; "
             "drop features or publish finer bins"
         )
-    diverged = _steps(design, family, fit)[:d] > _LARGEST_STEP
+    diverged = _diverged(design, family, fit)[:d]
     if diverged.any():
         return lost | diverged, constant or (
             "not estimable: a slope diverged, one feature alone would change the mean more than a "
@@ -195,14 +199,16 @@ def _without_information(information: FloatArray, n_theta: int) -> BoolArray:
     Intercept and nuisance parameters are included: the slope of a rare feature whose people all lie
     beyond the last edge can grow without bound if the intercept makes up for it. Theta, the first
     ``n_theta``, is in the units of the outcome, nuisance parameters are not: each is held against
-    its like.
+    its like. A scale that went to 0 tells nothing, of the slopes either.
     """
     size = np.sqrt(np.maximum(np.diag(information), 0.0))
     theta, nuisance = size[:n_theta], size[n_theta:]
-    largest = np.repeat(
-        [theta.max(initial=0.0), nuisance.max(initial=0.0)], [len(theta), len(nuisance)]
+    told = np.concatenate(
+        [
+            theta > 1e-5 * theta.max(initial=0.0),
+            nuisance > max(1e-5 * nuisance.max(initial=0.0), _LEAST_NUISANCE),
+        ]
     )
-    told = size > 1e-5 * largest
     scaled = information[np.ix_(told, told)] / np.outer(size[told], size[told])
     values, vectors = np.linalg.eigh(scaled)
     loading = (vectors[:, values < _SMALLEST_EIGENVALUE] ** 2).max(axis=1, initial=0.0)
@@ -211,12 +217,21 @@ def _without_information(information: FloatArray, n_theta: int) -> BoolArray:
     return found
 
 
-def _steps(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
-    """Return how far each feature moves eta over its range, where the link is a log or logit."""
-    slopes = fit.theta[int(design.fit_intercept) :]
+def _diverged(design: Design, family: Family, fit: LikelihoodFit) -> BoolArray:
+    """Mark slopes that ran away, on a log or logit scale: by what they do to eta over a range.
+
+    Strong slopes of a logit may do as much, and are told apart by their errors.
+    """
+    shift = int(design.fit_intercept)
+    slopes = fit.theta[shift:]
     if np.isinf(family.domain.low) or not len(slopes):
-        return np.zeros(len(slopes))
-    return np.asarray(np.abs(slopes) * design.ranges)
+        return np.zeros(len(slopes), dtype=bool)
+    far = np.abs(slopes) * design.ranges > _LARGEST_STEP
+    if np.isinf(family.domain.high):
+        return np.asarray(far)
+    variance = np.diag(fit.covariance)[shift : shift + len(slopes)]
+    errors = np.sqrt(np.maximum(variance, 0.0)) * design.ranges
+    return np.asarray(far & ((errors > _LARGEST_STEP_ERROR) | (variance <= 0)))
 
 
 def _scale_is_free(family: Family, fit: LikelihoodFit) -> bool:
@@ -242,7 +257,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             f"{fit.n_blocks} blocks are too few for {len(design.scale)} slopes, at least {needed} "
             "are needed for a standard error to be trusted"
         )
-    if (_steps(design, family, fit) > _LARGEST_STEP).any():
+    if _diverged(design, family, fit).any():
         found.append("a slope diverged: some features separate the outcomes")
     if fit.tables and fit.df > 0 and fit.misfit / fit.df > _LARGEST_MISFIT:
         found.append(

@@ -215,7 +215,7 @@ def test_an_observed_fit_has_a_report(study):
 
 
 def test_scores_of_the_families_tried(study):
-    model = unbin.AggregatedGLM(family="auto", alpha="auto")
+    model = unbin.AggregatedGLM(family="auto", alpha="held-out")
     model.fit(study.X, study.release.align(study.blocks))
     html = render_report(model, title="auto")
     _, *rows = table(html, "Held-out scores")
