@@ -43,7 +43,7 @@ def over_seeds(function: Callable[[int], Found], runs: int) -> list[Found]:
     """Return a function of the seeds 0, 1, …, on all cores; in the order of the seeds."""
     one_thread = partial(threadpool_limits, limits=1)
     with ProcessPoolExecutor(available_threads(), initializer=one_thread) as pool:
-        return list(pool.map(function, range(runs), chunksize=max(runs // 64, 1)))
+        return list(pool.map(function, range(runs), chunksize=min(max(runs // 64, 1), 10)))
 
 
 def over_cells(

@@ -21,7 +21,7 @@ import trust
 import unbin
 from trust import Cell
 
-FULL = 500
+FULL = 200
 FAMILIES = ("gaussian", "poisson", "ordinal", "binomial")
 CELLS = [
     Cell("right", family, blocks, effects=sd)

@@ -33,7 +33,7 @@ from threadpoolctl import threadpool_limits
 import common
 import unbin
 
-FULL = 200
+FULL = 150
 SLOPES = np.array([0.5, -0.3])
 CONFOUNDED = 0.5
 """Correlation of a confounded block effect with the block mean of the first feature."""

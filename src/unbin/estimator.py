@@ -184,7 +184,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         The ridge that acted. The evidence ridge is one of the standardised slopes, and infinite
         where it leaves none.
     shrunk_coef_, shrunk_intercept_ : as coef_ and intercept_, or None
-        What predicts where that is not ``coef_``: where the evidence ridge acts, or ``coef_`` is from
+        What predicts where it is not ``coef_``: where the evidence ridge acts, or that is from
         levels alone; None elsewhere.
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
