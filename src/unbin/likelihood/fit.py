@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from scipy.special import chdtrc
 
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
@@ -14,6 +15,7 @@ from unbin.families import Family
 from unbin.likelihood.composite import maximise_composite
 from unbin.likelihood.counts import merge_unlikely
 from unbin.likelihood.effects import (
+    Pulls,
     block_variance,
     effects_df,
     effects_misfit,
@@ -37,6 +39,8 @@ from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
 
+_HINT = 0.2
+"""p value of block effects below which the exact likelihood is not relied on."""
 _FEW_BLOCKS = 20
 """Blocks with effects below which slopes are estimated from levels alone."""
 _MOSTLY = 0.5
@@ -117,11 +121,13 @@ def fit_likelihood(
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
+    rootless = False
     if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
             problem, result = _effects_first(problem, result, penalty, tol, max_iter)
+            rootless = True
         if result.status is Status.CONVERGED:
             problem, result = _solve_exactly(problem, result, penalty, tol, max_iter)
     else:
@@ -144,6 +150,7 @@ def fit_likelihood(
             spread=_dispersion(problem, result, np.zeros(len(penalty))),
             n_features=n_features,
             always=alpha is not None,
+            rootless=rootless,
         )
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
@@ -296,12 +303,14 @@ def _solve_exactly(
     """Solve the exact likelihood of small blocks, or with block effects where they show there.
 
     They are looked for at the exact root: where slopes are strong that of the quasi-score may be
-    far enough from it for blocks to seem to have effects.
+    far enough from it for blocks to seem to have effects. A hint of them is enough: the exact
+    likelihood leans on there being none.
     """
     exact = solve_exact(problem, result, penalty, tol, max_iter)
     if exact.status is Status.EXACT:
-        at_root = np.zeros(len(penalty))
-        if block_variance(exact.sums, at_root, problem.n_fitted) == 0:
+        pulls = Pulls.of(exact.sums, exact.sums.information, np.zeros(len(penalty)))
+        df = len(pulls.hold) - problem.n_fitted
+        if df < 1 or chdtrc(df, pulls.misfit(0.0)) > _HINT:
             return problem, exact
     return solve_with_effects(problem, result, penalty, tol, max_iter)
 

@@ -33,6 +33,9 @@ from unbin.likelihood.verdicts import NOT_ESTIMABLE, Verdict, judge, rejected
 from unbin.rows.design import Design
 
 _MISPLACED = "without it slopes predict the levels of blocks worse than slopes of 0"
+_ROOTLESS = "without it and without block effects there is no fit"
+_NOTHING_LEFT = 0.01
+"""Error of the levels of blocks, over that with slopes of 0, of a fit without noise."""
 NO_SLOPES = 1e8
 """Ridge that leaves no slope, in units of one person's information."""
 
@@ -85,6 +88,7 @@ def shrink_predictions(
     spread: Dispersion,
     always: bool,
     n_features: int | None = None,
+    rootless: bool = False,
 ) -> LikelihoodFit:
     """Return the fit with shrunk slopes for predictions, where the evidence ridge is to act.
 
@@ -102,14 +106,17 @@ def shrink_predictions(
     n_features : int, optional
         Slopes after these are contextual. With these a weak design is no reason: they come with
         slopes of the other sign, whose difference a ridge would take away.
+    rootless : bool
+        Whether there is a root with block effects only: slopes then stand for what blocks differ
+        by, and are no guide to how people do.
     """
     if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
         return found
     d = len(design.scale) if n_features is None else n_features
     verdict = judge(design, family, found, d)
-    if found.status is Status.COMPOSITE and not _misplaces_blocks(design, found):
+    if found.status is Status.COMPOSITE and _levels_left(design, found) < _NOTHING_LEFT:
         return found  # without noise slopes are told, and their information is not
-    failure = _failure(design, found, verdict)
+    failure = _failure(design, found, verdict) or (_ROOTLESS if rootless else "")
     found = replace(found, outside=bool(failure) or rejected(found))
     why = failure or ("alpha is 'auto'" if always else "")
     if not why and d == len(design.scale) and not found.levels:
@@ -132,7 +139,7 @@ def shrink_predictions(
         lost_why=verdict.why,
         reasons=verdict.reasons,
     )
-    if found.levels or failure == _MISPLACED:
+    if found.levels or failure in (_MISPLACED, _ROOTLESS):
         return replace(found, shrunk=acting)
     if not (verdict.why and failure):
         step = solve_scaled(shrunk.sums.information, shrunk.sums.score + penalty * shrunk.free)
@@ -205,28 +212,29 @@ def _failure(design: Design, found: LikelihoodFit, verdict: Verdict) -> str:
     lost = np.array([each == NOT_ESTIMABLE for each in verdict.coefficients])
     if (lost & varies).any():
         return "slopes are not estimable without it"
-    if _misplaces_blocks(design, found):
+    if _levels_left(design, found) > 1:
         return _MISPLACED
     return ""
 
 
-def _misplaces_blocks(design: Design, found: LikelihoodFit) -> bool:
-    """Tell whether slopes of 0 would predict the levels of blocks better than the fit does.
+def _levels_left(design: Design, found: LikelihoodFit) -> float:
+    """Return the squared error of the levels of blocks over that with slopes of 0.
 
-    Slopes that do not are read off the shape of histograms, by a family that does not have it.
+    Above 1 slopes are read off the shape of histograms, by a family that does not have it; near 0
+    features tell everything. NaN where levels are not told.
     """
     counts = found.counts
     exact = counts.informative and counts.shared and counts.low is None
     if not exact or found.tables or design.has_offset or len(found.expected) != len(counts.n):
-        return False
+        return float("nan")
     values, n = representative_values(counts), counts.n[:, None]
     count = counts.count * counts.known[:, None]
     pooled = n * counts.known[:, None] * count.sum(axis=0) / max(float(count.sum()), 1.0)
     gaps = [
-        ((values * (count - each)).sum(axis=1) ** 2 / counts.n).sum()
+        float(((values * (count - each)).sum(axis=1) ** 2 / counts.n).sum())
         for each in (found.expected * counts.known[:, None], pooled)
     ]
-    return bool(gaps[0] > gaps[1])
+    return gaps[0] / gaps[1] if gaps[1] > 0 else float("nan")
 
 
 def _weakness(result: ScoringResult, slopes: BoolArray, spread: Dispersion) -> str:
