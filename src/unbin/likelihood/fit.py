@@ -111,8 +111,8 @@ def fit_likelihood(
         )
     if robust and not testable(problem):
         raise ParameterError(
-            "robust: takes histograms or means of everybody in memory or in parts, got order "
-            "statistics, rows that are a sample, or tensors; leave it out"
+            "robust: takes histograms or means of everybody, got order statistics, or rows that "
+            "are a sample; leave it out"
         )
     fixed = 0.0 if alpha is None or isinstance(alpha, str) else alpha
     penalty = ridge_penalty(problem, fixed * units.slope**2)

@@ -227,8 +227,9 @@ def _levels_left(design: Design, found: LikelihoodFit) -> float:
     exact = counts.informative and counts.shared and counts.low is None
     if not exact or found.tables or design.has_offset or len(found.expected) != len(counts.n):
         return float("nan")
-    values, n = representative_values(counts), counts.n[:, None]
-    count = counts.count * counts.known[:, None]
+    n, count = counts.n[:, None], counts.count * counts.known[:, None]
+    values = representative_values(counts)
+    values = values - (count * values).sum() / max(float(count.sum()), 1.0)
     pooled = n * counts.known[:, None] * count.sum(axis=0) / max(float(count.sum()), 1.0)
     gaps = [
         float(((values * (count - each)).sum(axis=1) ** 2 / counts.n).sum())

@@ -222,9 +222,9 @@ def _pass(
 def testable(problem: Problem) -> bool:
     """Tell whether a pass over the rows can be made that tests the specification.
 
-    Not yet of order statistics, of rows that are a sample, nor where blocks are scored by a device.
+    Not yet of order statistics, nor of rows that are a sample.
     """
-    return not (problem.design.scores_blocks or problem.design.sampled or problem.order is not None)
+    return not (problem.design.sampled or problem.order is not None)
 
 
 # -- sums over rows --------------------------------------------------------------------------------

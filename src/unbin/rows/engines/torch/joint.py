@@ -77,7 +77,7 @@ def meat(
     rows: TorchRows, law: Law, free: FloatArray, weights: Weights
 ) -> tuple[FloatArray, tuple[BlockSums, ...]]:
     """See ``likelihood.joint_variance.meat_sums``."""
-    p, device = len(free), rows.machine.device
+    p, device = weights.stacked.shape[1], rows.machine.device
     send = {"dtype": torch.float64, "device": device}
     stacked = torch.as_tensor(weights.stacked, **send)
     held = (np.searchsorted(cuts, law.upper) for cuts in weights.cuts)

@@ -116,6 +116,47 @@ def moment_tensors(
     return laid_out(total, d, k, size, m, covariance)
 
 
+def checks(rows: TorchRows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]:
+    """See ``specification.check_sums``."""
+    d, k, size = rows.matrix.shape[2] - 1, law.n_bins, law.n_statistics
+    theta, nuisance = law.coordinates.split(free)
+    scaled = law.coordinates.n_row_nuisance > 0
+    bins = Bins(law.family, *_edges(rows, law.lower, law.upper), nuisance, rows.machine)
+    at = rows.theta(theta)
+
+    def sums(tiles: slice) -> Tensor:
+        eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.weighed(tiles)
+        points = law.points(eta, blocks)
+        stack = law.average([bins.at(each, blocks).stack for each in points])
+        by_square, squares = stack[1], (part * rows.matrix[tiles])[..., 1:]
+        if law.unit is not None:
+            slope = law.average([law.family.mean_derivative(each) for each in points])
+            by_square = torch.cat([by_square, slope[None] / law.unit])
+        found = [times(by_square, squares).flatten(1)]
+        if scaled:
+            found.append(times(stack[2], part[..., 1:]).flatten(1))
+        return torch.cat([values.double() for values in found], dim=1)
+
+    total = to_host([rows.by_block(sums, size + 1)])[0]
+    squares = total[:, : size * d].reshape(-1, size, d)
+    scales = np.zeros((len(total), size, d if scaled else 0))
+    if scaled:
+        scales[:, :k] = total[:, size * d :].reshape(-1, k, d)
+    return *moments(rows, law, free, True), squares, scales
+
+
+def powers(rows: TorchRows) -> FloatArray:
+    """See ``specification.power_sums``."""
+    d = rows.matrix.shape[2] - 1
+    total = torch.zeros((5, d), dtype=torch.float64, device=rows.machine.device)
+    for tiles in rows.batches(2 * (d + 1)):
+        x = rows.matrix[tiles, :, 1:].double()
+        people = rows.people(tiles).double()
+        for k in range(5):
+            total[k] += (people * x**k).sum(dim=(0, 1))
+    return to_host([total])[0]
+
+
 def _total_covariance(
     bins: Bins, law: Law, eta: Tensor, blocks: Tensor, q: Tensor, mean: Tensor
 ) -> Tensor:

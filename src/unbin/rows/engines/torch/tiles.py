@@ -81,6 +81,8 @@ class TorchRows:
     extremes = sums.ends
     eta_sums = sums.eta_moments
     moment_sums = sums.moments
+    check_sums = sums.checks
+    power_sums = sums.powers
     score_rows = scoring.score
     count_sums = sums.expected
     bin_value_sums = sums.bin_values
