@@ -25,7 +25,7 @@ from unbin.likelihood.evidence import (
     shrink,
 )
 from unbin.likelihood.heldout import over_effects
-from unbin.likelihood.inference import LikelihoodFit, ShrunkFit
+from unbin.likelihood.inference import LikelihoodFit, ShrunkFit, goodness_of_fit
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import bin_value_sums
@@ -34,6 +34,8 @@ from unbin.rows.design import Design
 
 _MISPLACED = "without it slopes predict the levels of blocks worse than slopes of 0"
 _ROOTLESS = "without it and without block effects there is no fit"
+_FITS = 0.05
+"""p value of the misfit from which on a family fits."""
 _NOTHING_LEFT = 0.01
 """Error of the levels of blocks, over that with slopes of 0, of a fit without noise."""
 NO_SLOPES = 1e8
@@ -170,9 +172,12 @@ def level_shift(
     """Return what brings the mean that a fit predicts to that of the table, on the link's scale.
 
     A family that does not have the shape of the outcome puts the mean far from where the bins have
-    it. Exact for an identity or log link without effects.
+    it. Exact for an identity or log link without effects. 0 where the family fits: its mean is then
+    a better one than that of the bins' middles.
     """
     if not design.fit_intercept or not counts.shared or family.free_shape:
+        return 0.0
+    if goodness_of_fit(found).p_value > _FITS:
         return 0.0
     targets = block_targets(counts, found.means)
     told, people = targets.known, counts.n
