@@ -476,3 +476,21 @@ def test_counts_worked_out_from_another_table_are_masked(tables, tmp_path):
         "a table were narrowed by the others.\n"
     )
     assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_robust_fits_levels_alone_and_an_untrusted_fit_is_said_on_the_command_line(tmp_path):
+    """Lognormal features and exponential noise: a gaussian fit reads slopes off the shape."""
+    rng = np.random.default_rng(1)
+    block = np.repeat([f"c{b:03d}" for b in range(80)], 60)
+    x = np.exp(0.7 * rng.normal(size=4800) + 0.5 * rng.normal(size=80).repeat(60))
+    y = 0.5 * x + 1.5 * rng.exponential(size=4800)
+    pd.DataFrame({"county": block, "x": x}).to_csv(tmp_path / "people.csv", index=False)
+    columns = unbin.aggregate(y, block, 6).to_columns()["histogram"]
+    pd.DataFrame(columns).to_csv(tmp_path / "release.csv", index=False)
+    args = ["fit", tmp_path / "people.csv", tmp_path / "release.csv", "--block", "county"]
+    plain = run(*map(str, args), "--formula", "x")
+    assert "not to be trusted" in plain.stdout
+    assert "Warning: not to be trusted" in plain.stderr
+    robust = run(*map(str, args), "--formula", "x", "--robust")
+    assert "slopes are estimated from the levels of blocks alone" in " ".join(robust.stdout.split())
+    assert "levels and shapes" not in robust.stderr

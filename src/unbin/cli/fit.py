@@ -64,6 +64,12 @@ def fit(
             "over the blocks of the first, or of the one whose --block is given here."
         ),
     ] = "no",
+    robust: Annotated[
+        bool,
+        typer.Option(
+            "--robust", help="Slopes from the levels of blocks alone, not the shape of histograms."
+        ),
+    ] = False,
     method: Annotated[
         str, typer.Option(help="likelihood, or matching (the paper's).")
     ] = "likelihood",
@@ -147,6 +153,7 @@ def fit(
         method,
         alpha=_alpha(alpha),
         contextual=_contextual(contextual, blocks),
+        robust=robust,
         n_trials=n_trials,
         target_transform=target_transform,
         lower=lower,

