@@ -47,6 +47,7 @@ def model(coef, error, *, identified=True):
         coef_=np.array(coef),
         standard_errors_=np.array(error),
         diagnostics_=SimpleNamespace(identified=identified),
+        shrunk_coef_=None,
     )
 
 
@@ -65,6 +66,16 @@ def test_a_slope_far_off_and_errors_of_0_are_seen(found, warned, verdict):
     world = SimpleNamespace(X=np.eye(2), release="none", tables={})
     problem = problems.Problem(world, np.array([1.0, 0.0]), "likelihood", auto=False)
     assert problems._judge_likelihood(problem, found, warned=warned).verdict == verdict
+
+
+@pytest.mark.parametrize(("predicted", "verdict"), [([1.0, 2.0], "right"), ([9.0, -9.0], "wrong")])
+def test_shrunk_slopes_are_held_against_the_pooled_mean(predicted, verdict):
+    y = np.array([1.0, 2.0])
+    world = SimpleNamespace(X=np.eye(2), y=y, release="none", tables={"bins": {}})
+    found = model([1.0, 0.0], [0.1, 0.1])
+    found.shrunk_coef_, found.predict = np.zeros(2), lambda X: np.array(predicted)
+    problem = problems.Problem(world, np.array([1.0, 0.0]), "likelihood", auto=False)
+    assert problems._judge_likelihood(problem, found, warned=True).verdict == verdict
 
 
 def test_fits_that_do_not_follow_are_seen():

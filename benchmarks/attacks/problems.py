@@ -172,7 +172,7 @@ def _worse_than_pooled(world: World, model: Any) -> str:
 
     Slopes that a ridge shrinks are there to predict: the shape of a table is not what they fit.
     """
-    if model.method == "likelihood" and model.shrunk_coef_ is not None:
+    if model.shrunk_coef_ is not None:
         error, null = (
             np.sqrt(np.mean((world.y - guess) ** 2))
             for guess in (model.predict(world.X), world.y.mean())
