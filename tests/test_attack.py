@@ -73,7 +73,7 @@ def test_shrunk_slopes_are_held_against_the_pooled_mean(predicted, verdict):
     y = np.array([1.0, 2.0])
     world = SimpleNamespace(X=np.eye(2), y=y, release="none", tables={"bins": {}})
     found = model([1.0, 0.0], [0.1, 0.1])
-    found.shrunk_coef_, found.predict = np.zeros(2), lambda X: np.array(predicted)
+    found.shrunk_coef_, found.predict = np.zeros(2), lambda _: np.array(predicted)
     problem = problems.Problem(world, np.array([1.0, 0.0]), "likelihood", auto=False)
     assert problems._judge_likelihood(problem, found, warned=True).verdict == verdict
 
