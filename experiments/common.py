@@ -66,6 +66,19 @@ def block_names(codes: np.ndarray) -> np.ndarray:
     return names[codes]
 
 
+def quantile_release(y: np.ndarray, blocks: np.ndarray, quantiles) -> unbin.Release:
+    """Publish quantiles of every block."""
+    names = np.unique(blocks)
+    value = [np.quantile(y[blocks == name], quantiles, method="inverted_cdf") for name in names]
+    return unbin.Release.from_quantiles(
+        {
+            "block": np.repeat(names, len(quantiles)),
+            "quantile": np.tile(quantiles, len(names)),
+            "value": np.concatenate(value),
+        }
+    )
+
+
 def fit_release(X, y, blocks, bins, family="gaussian", **settings) -> unbin.AggregatedGLM:
     """Publish the histograms of y, and fit the model to them."""
     return fit(X, unbin.aggregate(y, blocks, bins).align(blocks), family, **settings)

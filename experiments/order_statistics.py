@@ -15,7 +15,6 @@ from __future__ import annotations
 import numpy as np
 
 import common
-from unbin import Release
 
 SLOPES = np.array([0.5, -0.3, 0.2])
 QUANTILES = {"median": [0.5], "quartiles": [0.25, 0.5, 0.75], "deciles": np.arange(1, 10) / 10}
@@ -34,19 +33,6 @@ def draw(family: str, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     return rng.poisson(np.exp(eta + 1.5) * rng.gamma(SHAPE, 1 / SHAPE, size=len(eta)))
 
 
-def publish(y: np.ndarray, codes: np.ndarray, quantiles: list[float]) -> Release:
-    """Publish quantiles of every block."""
-    names = np.unique(codes)
-    value = [np.quantile(y[codes == c], quantiles, method="inverted_cdf") for c in names]
-    return Release.from_quantiles(
-        {
-            "block": np.repeat(names, len(quantiles)),
-            "quantile": np.tile(quantiles, len(names)),
-            "value": np.concatenate(value),
-        }
-    )
-
-
 Cell = tuple[str, str, int, int, float]
 
 
@@ -57,7 +43,7 @@ def fit_once(cell: Cell, seed: int) -> dict:
     codes = np.repeat(np.arange(n_blocks), size)
     X = rng.normal(size=(len(codes), 3)) + 0.5 * rng.normal(size=(n_blocks, 3))[codes]
     y = draw(family, X @ SLOPES + (sd * rng.normal(size=n_blocks))[codes], rng)
-    target = publish(y, codes, QUANTILES[kind]).align(codes)
+    target = common.quantile_release(y, codes, QUANTILES[kind]).align(codes)
     model = common.fit_quietly(X, target, family)
     low, high = model.conf_int().T
     goodness = model.diagnostics_.goodness_of_fit

@@ -175,14 +175,7 @@ def rounded(who: People) -> Tables:
 def quantiles(who: People, by: str, levels: list[float]) -> unbin.AggregatedTarget:
     """Return a table of quantiles."""
     ids = getattr(who, by)
-    names = np.unique(ids)
-    values = [np.quantile(who.y[ids == name], levels, method="inverted_cdf") for name in names]
-    table = {
-        "block": np.repeat(names, len(levels)),
-        "quantile": np.tile(levels, len(names)),
-        "value": np.concatenate(values),
-    }
-    return unbin.Release.from_quantiles(table).align(ids)
+    return common.quantile_release(who.y, ids, levels).align(ids)
 
 
 def quartiles_by_county(who: People) -> Tables:

@@ -174,17 +174,10 @@ def publish(cell: Cell, people: People) -> object:
     if cell.release == "means beside":
         return whole.combine(means).align(block)
     if cell.release == "deciles":
-        return _deciles(y, names, codes).align(block)
+        return common.quantile_release(y, block, np.arange(1, 10) / 10).align(block)
     if cell.release in ("suppressed", "noise"):
         return _protected(cell, whole).align(block)
     return whole.align(block)
-
-
-def _deciles(y: np.ndarray, names: np.ndarray, codes: np.ndarray) -> unbin.Release:
-    at = np.arange(1, 10) / 10
-    found = [np.quantile(y[codes == b], at, method="inverted_cdf") for b in range(len(names))]
-    columns = {"block": np.repeat(names, 9), "quantile": np.tile(at, len(names))}
-    return unbin.Release.from_quantiles(columns | {"value": np.concatenate(found)})
 
 
 def _protected(cell: Cell, whole: unbin.Release) -> unbin.Release:

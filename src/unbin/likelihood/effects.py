@@ -78,10 +78,7 @@ def block_variance(sums: ScoreSums, unpenalised: FloatArray, n_slopes: int) -> f
         0 where the pulls are no larger than chance would make them.
     """
     pulls = Pulls.of(sums, sums.information, unpenalised)
-    df = len(pulls.hold) - n_slopes
-    if df < 1 or chdtrc(df, pulls.misfit(0.0)) > _LEVEL:
-        return 0.0
-    return pulls.variance(df)
+    return 0.0 if pulls.p_value(n_slopes) > _LEVEL else pulls.variance(len(pulls.hold) - n_slopes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +113,11 @@ class Pulls:
     def misfit(self, variance: float) -> float:
         """Return Σ a_b² over its expectation with effects of this variance."""
         return float((self.square / (self.noise + variance * self.hold**2)).sum())
+
+    def p_value(self, n_slopes: int) -> float:
+        """Return how likely pulls as large are without effects; 1 where blocks are too few."""
+        df = len(self.hold) - n_slopes
+        return float(chdtrc(df, self.misfit(0.0))) if df >= 1 else 1.0
 
     def variance(self, df: float) -> float:
         """Return the variance of effects at which the misfit is ``df``; 0 where it is below."""

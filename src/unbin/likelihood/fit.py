@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from scipy.special import chdtrc
 
 from unbin._typing import BoolArray, FloatArray
 from unbin._watching import Status
@@ -166,9 +165,13 @@ def _needs_levels(problem: Problem, fit: LikelihoodFit) -> bool:
     contextual = fit.context is not None
     if tests is None or problem.block_variance == 0 or contextual:
         return False
-    errors = np.sqrt(np.maximum(np.diag(tests.location_covariance)[slopes], 0.0))
-    imprecise = errors > LARGEST_ERROR * outcome_sd(problem.design, problem.family, fit)
-    return fit.n_blocks < _FEW_BLOCKS or bool((imprecise & (tests.share > _MOSTLY)).any())
+    if fit.n_blocks < _FEW_BLOCKS:
+        return True
+    shaped = tests.share > _MOSTLY
+    if not shaped.any():
+        return False
+    errors = np.sqrt(np.maximum(np.diag(tests.location_covariance)[slopes][shaped], 0.0))
+    return bool((errors > LARGEST_ERROR * outcome_sd(problem.design, problem.family, fit)).any())
 
 
 def _test_context(
@@ -309,8 +312,7 @@ def _solve_exactly(
     exact = solve_exact(problem, result, penalty, tol, max_iter)
     if exact.status is Status.EXACT:
         pulls = Pulls.of(exact.sums, exact.sums.information, np.zeros(len(penalty)))
-        df = len(pulls.hold) - problem.n_fitted
-        if df < 1 or chdtrc(df, pulls.misfit(0.0)) > _HINT:
+        if pulls.p_value(problem.n_fitted) > _HINT:
             return problem, exact
     return solve_with_effects(problem, result, penalty, tol, max_iter)
 
@@ -367,8 +369,7 @@ def pooled_fit(
 def hold_slopes(problem: Problem, penalty: FloatArray) -> tuple[BoolArray, FloatArray]:
     """Mark the slopes among the free parameters, and return a ridge that holds them at 0."""
     slopes = np.zeros(len(penalty), dtype=bool)
-    slopes[problem.design.fit_intercept - problem.coordinates.fixed_intercept :] = True
-    slopes[problem.coordinates.n_slopes :] = False
+    slopes[slopes_of(problem)] = True
     return slopes, np.where(slopes, _HELD * problem.n_people, penalty)
 
 

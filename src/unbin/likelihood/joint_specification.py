@@ -22,10 +22,15 @@ from unbin.likelihood.location import (
     level_weights,
     share_of_shape,
     slopes_of,
-    variance_of,
 )
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import Evidence, ScoreSums, evidence, used_statistics
+from unbin.likelihood.quasi_score import (
+    Evidence,
+    ScoreSums,
+    evidence,
+    used_statistics,
+    variance_of,
+)
 from unbin.likelihood.specification import (
     LEVELS_ALONE,
     UNTESTED,
@@ -123,11 +128,11 @@ def _said(problem: JointProblem, sums: JointSums) -> list[tuple[Problem, Evidenc
 
 def _weights(table: Problem, said: Evidence) -> FloatArray:
     """Return s (sᵀ D_b)/v_b, and for nuisance parameters (Σ Σ_b)⁻¹ (Σ D_b) of the table."""
-    n, used = table.coordinates.n_slopes, used_statistics(table)
-    weight = level_weights(table, said, bin_values(table))
+    n, used, sigma = table.coordinates.n_slopes, used_statistics(table), variance_of(table, said)
+    weight, _ = level_weights(sigma, said, bin_values(table))
     weight[:, :, n:] = 0.0
     if table.counts.shared:
-        known, sigma = used.any(axis=1), variance_of(table, said)
+        known = used.any(axis=1)
         common = solve_scaled(sigma[known].sum(axis=0), said.derivative[known, :, n:].sum(axis=0))
         weight[:, :, n:] = common * used[:, :, None]
     return weight

@@ -30,14 +30,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numba import njit
 
-from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.counts import bins_holding
 from unbin.likelihood.joint import JointProblem, JointSums, add_to, partitions_of
 from unbin.likelihood.known import add_known
 from unbin.likelihood.moments import BlockMoments, Law
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import evidence, reference_bins, used_statistics
+from unbin.likelihood.quasi_score import evidence, left_statistics, masked, variance_of
 from unbin.rows.design import BlockSums
 from unbin.rows.rows import Rows, kernel
 
@@ -143,10 +142,8 @@ def _weights(
     weights follow.
     """
     said = evidence(table, replace(part, covariance=part.covariance.copy()))
-    size = table.n_statistics
-    used = used_statistics(table) & (np.arange(size) != reference_bins(table)[:, None])
-    s = said.covariance + table.block_variance * said.shift[:, :, None] * said.shift[:, None]
-    s = s * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(size)
+    used = left_statistics(table)
+    s = masked(variance_of(table, said), used)
     weight = np.linalg.solve(s, said.derivative * used[:, :, None])
     if beside is not None:
         weight = np.concatenate([weight, beside], axis=2)

@@ -18,12 +18,19 @@ from functools import reduce
 
 import numpy as np
 
-from unbin._linalg import JITTER, solve_scaled
+from unbin._linalg import solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin.likelihood.counts import representative_values
 from unbin.likelihood.moments import BlockMoments, map_moments
 from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
+from unbin.likelihood.quasi_score import (
+    Evidence,
+    evidence,
+    left_statistics,
+    masked,
+    used_statistics,
+    variance_of,
+)
 from unbin.likelihood.start import step_scale
 
 _STEPS = 40
@@ -179,8 +186,8 @@ def location_part(
     problem: Problem, said: Evidence, blocks: slice, values: FloatArray, used: BoolArray
 ) -> LocationPart:
     """Return what some blocks contribute; ``used`` (b, L) marks what was published of them."""
-    sigma, level = variance_of(problem, said), _levels(problem, said, values)
-    weight = level_weights(problem, said, values)
+    sigma = variance_of(problem, said)
+    weight, level = level_weights(sigma, said, values)
     kept, residual, known = (
         kept_derivative(problem, said, blocks),
         said.residual * used,
@@ -229,44 +236,22 @@ def located(
     return Location(scores, bread, bread @ model @ bread.T, leverage)
 
 
-def level_weights(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
-    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p)."""
-    spread = _spread(problem, said, values)
-    share = np.where(spread > 0, 1.0 / np.where(spread > 0, spread, 1.0), 0.0)
-    level = _levels(problem, said, values) * share[:, None]
-    return np.asarray(values[:, :, None] * level[:, None, :])
-
-
-def _levels(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
-    """Return sᵀ D_b/√v_b, (b, p)."""
-    by_value, spread = (
-        np.einsum("bl,blp->bp", values, said.derivative),
-        _spread(problem, said, values),
-    )
-    return np.asarray(by_value / np.where(spread > 0, spread, np.inf)[:, None])
-
-
-def _spread(problem: Problem, said: Evidence, values: FloatArray) -> FloatArray:
-    """Return √v_b, (b,)."""
-    v = np.einsum("bl,blk,bk->b", values, variance_of(problem, said), values)
-    return np.asarray(np.sqrt(np.maximum(v, 0.0)))
-
-
-def variance_of(problem: Problem, said: Evidence) -> FloatArray:
-    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L)."""
-    shift = said.shift
-    return np.asarray(said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None])
+def level_weights(
+    variance: FloatArray, said: Evidence, values: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p), and sᵀ D_b/√v_b, (b, p)."""
+    v = np.einsum("bl,blk,bk->b", values, variance, values)
+    spread = np.sqrt(np.where(v > 0, v, np.inf))[:, None]
+    level = np.einsum("bl,blp->bp", values, said.derivative) / spread
+    return values[:, :, None] * (level / spread)[:, None, :], level
 
 
 def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> FloatArray:
     """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
     if not said.hidden.shape[2]:
         return np.asarray(said.derivative)
-    used = used_statistics(problem)[blocks]
-    used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
-    sigma = variance_of(problem, said) * (used[:, :, None] & used[:, None, :])
+    used = left_statistics(problem, blocks)
     root = said.hidden * used[:, :, None]
-    told = np.linalg.solve(
-        sigma + JITTER * np.eye(used.shape[1]), said.derivative * used[:, :, None]
-    )
+    variance = masked(variance_of(problem, said), used)
+    told = np.linalg.solve(variance, said.derivative * used[:, :, None])
     return np.asarray(said.derivative - said.hidden @ (root.swapaxes(1, 2) @ told))

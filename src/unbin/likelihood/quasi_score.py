@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from unbin._linalg import NOTHING, like, namespace
+from unbin._linalg import JITTER, NOTHING, like, namespace
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.hidden import expected_within
 from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
@@ -294,8 +294,7 @@ def sampled_blocks(problem: Problem, part: BlockMoments) -> Sampled:
     """Return what the correction of a table's score needs to know of some of its blocks."""
     assert part.sampling is not None
     blocks, n = part.blocks, problem.counts.n[part.blocks].astype(np.float64)
-    used = used_statistics(problem)[blocks]
-    used = used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None])
+    used = left_statistics(problem, blocks)
     drawn, each = part.sampling, n[:, None, None]
     return Sampled(
         n=n,
@@ -486,3 +485,21 @@ def used_statistics(problem: Problem) -> BoolArray:
     if problem.means is not None:
         used = np.column_stack([used, np.isfinite(problem.means.mean)])
     return used
+
+
+def left_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
+    """Mark the statistics of some blocks that were published, less the bin left out, (b, L)."""
+    used = used_statistics(problem)[blocks]
+    return np.asarray(used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None]))
+
+
+def variance_of(problem: Problem, said: Evidence) -> FloatArray:
+    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L)."""
+    shift = said.shift
+    return np.asarray(said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None])
+
+
+def masked(variance: FloatArray, used: BoolArray) -> FloatArray:
+    """Return covariances (b, L, L) of the statistics used alone, with a jitter to invert them."""
+    both = used[:, :, None] & used[:, None, :]
+    return np.asarray(variance * both + JITTER * np.eye(used.shape[1]))

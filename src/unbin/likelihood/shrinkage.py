@@ -26,10 +26,11 @@ from unbin.likelihood.evidence import (
 )
 from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import LikelihoodFit, ShrunkFit, goodness_of_fit
+from unbin.likelihood.location import slopes_of
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import bin_value_sums
-from unbin.likelihood.verdicts import NOT_ESTIMABLE, Verdict, judge, rejected
+from unbin.likelihood.verdicts import grounds, rejected
 from unbin.rows.design import Design
 
 _MISPLACED = "without it slopes predict the levels of blocks worse than slopes of 0"
@@ -75,8 +76,7 @@ class Solver:
 def slopes_that_vary(problem: Problem) -> BoolArray:
     """Mark the slopes of columns that vary among the free parameters, shape (p,)."""
     found = np.zeros(problem.coordinates.n_free, dtype=bool)
-    shift = int(problem.design.fit_intercept) - int(problem.coordinates.fixed_intercept)
-    found[shift : problem.coordinates.n_slopes] = problem.design.varies
+    found[slopes_of(problem)] = problem.design.varies
     return found
 
 
@@ -115,10 +115,10 @@ def shrink_predictions(
     if not solver.slopes.any() or found.robust or found.status is Status.INTERRUPTED:
         return found
     d = len(design.scale) if n_features is None else n_features
-    verdict = judge(design, family, found, d)
+    lost, lost_why, reasons = grounds(design, family, found, d)
     if found.status is Status.COMPOSITE and _levels_left(design, found) < _NOTHING_LEFT:
         return found  # without noise slopes are told, and their information is not
-    failure = _failure(design, found, verdict) or (_ROOTLESS if rootless else "")
+    failure = _failure(design, found, lost) or (_ROOTLESS if rootless else "")
     found = replace(found, outside=bool(failure) or rejected(found))
     why = failure or ("alpha is 'auto'" if always else "")
     if not why and d == len(design.scale) and not found.levels:
@@ -137,13 +137,13 @@ def shrink_predictions(
         nuisance=nuisance,
         alpha=ridge / solver.n_people,
         why=why,
-        lost=np.array([each == NOT_ESTIMABLE for each in verdict.coefficients]),
-        lost_why=verdict.why,
-        reasons=verdict.reasons,
+        lost=lost,
+        lost_why=lost_why,
+        reasons=reasons,
     )
     if found.levels or failure in (_MISPLACED, _ROOTLESS):
         return replace(found, shrunk=acting)
-    if not (verdict.why and failure):
+    if not (lost_why and failure):
         step = solve_scaled(shrunk.sums.information, shrunk.sums.score + penalty * shrunk.free)
         theta, nuisance = solver.coordinates.split(shrunk.free + step)
     tables = tuple(replace(each, theta=theta, nuisance=nuisance) for each in bare.tables)
@@ -209,13 +209,11 @@ def fitted_mean(
 # -- why -------------------------------------------------------------------------------------------
 
 
-def _failure(design: Design, found: LikelihoodFit, verdict: Verdict) -> str:
+def _failure(design: Design, found: LikelihoodFit, lost: BoolArray) -> str:
     """Say in what way the plain fit failed; empty where it did not."""
     if not found.status.converged:
         return "the fit without it did not converge"
-    varies = design.varies[: len(verdict.coefficients)]
-    lost = np.array([each == NOT_ESTIMABLE for each in verdict.coefficients])
-    if (lost & varies).any():
+    if (lost & design.varies[: len(lost)]).any():
         return "slopes are not estimable without it"
     if _levels_left(design, found) > 1:
         return _MISPLACED

@@ -38,7 +38,7 @@ from functools import reduce
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from unbin._linalg import JITTER, inverse_form, solve_scaled
+from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.location import (
     Location,
@@ -48,11 +48,17 @@ from unbin.likelihood.location import (
     location_part,
     share_of_shape,
     slopes_of,
+)
+from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments, moment_sums
+from unbin.likelihood.problem import Problem
+from unbin.likelihood.quasi_score import (
+    Evidence,
+    evidence,
+    left_statistics,
+    masked,
+    used_statistics,
     variance_of,
 )
-from unbin.likelihood.moments import Law, finish, moment_sums
-from unbin.likelihood.problem import Problem
-from unbin.likelihood.quasi_score import Evidence, evidence, reference_bins, used_statistics
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
@@ -167,9 +173,7 @@ def specify(
     extends = Extends.of(problem, n_features)
     plain = replace(problem, effects=None)
     tested, location = _pass(plain, free, penalty, bread, extends)
-    whole = tested
-    if problem.effects is not None:
-        whole, _ = _pass(problem, free, penalty, bread, extends)
+    whole = tested if problem.effects is None else _pass_around_effects(problem, free, bread)
     slopes = slopes_of(problem)
     influence = location.scores @ location.bread.T - whole.scores @ bread.T
     shift = influence.sum(axis=0) - (location.bread - bread) @ (penalty * free)
@@ -205,18 +209,27 @@ def _pass(
 ) -> tuple[_Part, Location]:
     """Make one pass over the rows."""
     values, published = bin_values(problem), used_statistics(problem)
-    used = published & (np.arange(published.shape[1]) != reference_bins(problem)[:, None])
 
     def check(blocks: slice, sums: tuple[FloatArray, ...]) -> tuple[_Part, LocationPart]:
         *moments, squares, scales = sums
         said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
         added = _extension_columns(problem, said, blocks, squares, scales, extends)
         level = location_part(problem, said, blocks, values[blocks], published[blocks])
-        return _check(problem, said, blocks, added, used[blocks], bread), level
+        return _check(problem, said, blocks, added, bread), level
 
     found = problem.design.by_block(check_sums, Law.of(problem), free, then=check)
     parts, levels = zip(*found, strict=True)
     return _Part.joined(parts), located(problem, levels, penalty)
+
+
+def _pass_around_effects(problem: Problem, free: FloatArray, bread: FloatArray) -> _Part:
+    """Make one pass over the rows, statistics expanded around the block effects; no extensions."""
+
+    def check(part: BlockMoments) -> _Part:
+        added = np.zeros((*part.mean.shape, 0))
+        return _check(problem, evidence(problem, part), part.blocks, added, bread)
+
+    return _Part.joined(map_moments(problem, free, check))
 
 
 def testable(problem: Problem) -> bool:
@@ -393,19 +406,18 @@ def _check(
     said: Evidence,
     blocks: slice,
     added: FloatArray,
-    used: BoolArray,
     bread: FloatArray,
 ) -> _Part:
-    """Return what some blocks contribute; ``used`` (b, L): all statistics but the one left out."""
-    sigma = variance_of(problem, said)
-    masked = sigma * (used[:, :, None] & used[:, None, :]) + JITTER * np.eye(sigma.shape[1])
-    root = np.linalg.inv(np.linalg.cholesky(masked)) * used[:, :, None] * used[:, None, :]
+    """Return what some blocks contribute."""
+    used = left_statistics(problem, blocks)
+    factor = np.linalg.cholesky(masked(variance_of(problem, said), used))
+    root = np.linalg.inv(factor) * used[:, :, None] * used[:, None, :]
     white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
     white, white_r = root @ said.derivative, (root @ said.residual[:, :, None])[:, :, 0]
     if problem.effects is not None:
         along = _instruments(problem.effects.along[blocks], white, white_e)
         white = white + white_e[:, :, None] * along
-    own = np.eye(sigma.shape[1]) - white @ bread @ white.swapaxes(1, 2)
+    own = np.eye(used.shape[1]) - white @ bread @ white.swapaxes(1, 2)
     free_r = _left_out(own, white_r[:, :, None])
     flat, flat_z = np.concatenate(white), np.concatenate(white_z)
     return _Part(

@@ -80,16 +80,25 @@ def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict
     """Judge a fit, the first ``d`` of whose slopes are of features."""
     shift = int(design.fit_intercept)
     features = slice(shift, shift + d)
-    lost, why = _not_estimable(design, family, fit, d)
-    reasons = tuple(_reasons(design, family, fit, d))
-    if fit.shrunk is not None and (fit.shrunk.lost_why or fit.shrunk.reasons):
-        # a ridge keeps a fit finite, and does not make it one that can be trusted
-        lost, why, reasons = fit.shrunk.lost[:d], fit.shrunk.lost_why, fit.shrunk.reasons
+    lost, why, reasons = grounds(design, family, fit, d)
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 0.0))
     precision = errors / outcome_sd(design, family, fit)
     named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
     named = np.where(lost, NOT_ESTIMABLE, named)
     return Verdict(tuple(map(str, named)), why, reasons, np.where(lost, np.nan, precision))
+
+
+def grounds(
+    design: Design, family: Family, fit: LikelihoodFit, d: int
+) -> tuple[BoolArray, str, tuple[str, ...]]:
+    """Mark features whose slopes are not estimable, and say why; say why a fit is not trusted.
+
+    A ridge keeps a fit finite, and does not make it one that can be trusted.
+    """
+    if fit.shrunk is not None and (fit.shrunk.lost_why or fit.shrunk.reasons):
+        return fit.shrunk.lost[:d], fit.shrunk.lost_why, fit.shrunk.reasons
+    lost, why = _not_estimable(design, family, fit, d)
+    return lost, why, tuple(_reasons(design, family, fit, d))
 
 
 def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
