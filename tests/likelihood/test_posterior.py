@@ -171,7 +171,8 @@ def test_effects_of_blocks_move_the_values_in_their_bins():
         draws = np.mean([raking.draw(rng) for _ in range(10)], axis=0)
         return np.std(np.bincount(CODES, draws - X @ [1.0, -0.5]) / 25 - level)
 
-    without = replace(raking, posterior=replace(raking.posterior, block_sd=(0.0,)))
+    fit = replace(raking.posterior.fit, block_sd=0.0)
+    without = replace(raking, posterior=replace(raking.posterior, fit=fit))
     assert off(raking) < 0.7 * off(without)
 
 

@@ -290,7 +290,7 @@ def _imputed(
     if isinstance(release, Release):
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
-    posterior = Posterior.of(design, family, found)
+    posterior = Posterior(design, family, found)
     return JointRaking.of(design, release, counts, family, found.theta, found.nuisance, posterior)
 
 

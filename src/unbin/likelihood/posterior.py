@@ -24,6 +24,7 @@ Rubin, D. B. (1987). *Multiple Imputation for Nonresponse in Surveys*. Wiley.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numba import njit
@@ -42,41 +43,46 @@ _FAR = 6.0
 _JITTER = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Posterior:
-    """The parameters of a fit, as far as it tells them.
+    """The parameters of a fit, as far as it tells them; worked out when they are first drawn.
 
     Attributes
     ----------
     design : Design
         Of the rows whose targets are drawn.
-    coordinates : Coordinates
-    free : (p,)
-        The estimate, in coordinates without bounds.
-    root : (p, p)
-        A root of their covariance, with the prior.
-    block_sd : tuple of float
-        Standard deviation of the random intercept of each table's blocks.
+    family : Family
+    fit : LikelihoodFit
     """
 
     design: Design
-    coordinates: Coordinates
-    free: FloatArray
-    root: FloatArray
-    block_sd: tuple[float, ...]
+    family: Family
+    fit: LikelihoodFit
 
-    @classmethod
-    def of(cls, design: Design, family: Family, fit: LikelihoodFit) -> Posterior:
-        """Return that of a fit, to be drawn for the rows of ``design``."""
-        coordinates = family.coordinates(
-            design.n_parameters, len(fit.nuisance) + 1, fit_intercept=design.fit_intercept
+    @cached_property
+    def coordinates(self) -> Coordinates:
+        """Coordinates without bounds."""
+        n_bins, design = len(self.fit.nuisance) + 1, self.design
+        return self.family.coordinates(
+            design.n_parameters, n_bins, fit_intercept=design.fit_intercept
         )
-        free = coordinates.join(fit.theta, fit.nuisance)
-        back = coordinates.inverse_jacobian(free)
-        widest = _widest(design, coordinates, family, fit)
-        root = _root(back @ fit.covariance @ back.T, widest)
-        sd = tuple(table.block_sd for table in fit.tables) or (fit.block_sd,)
-        return cls(design, coordinates, free, root, sd)
+
+    @cached_property
+    def free(self) -> FloatArray:
+        """The estimate in these coordinates, (p,)."""
+        return self.coordinates.join(self.fit.theta, self.fit.nuisance)
+
+    @cached_property
+    def root(self) -> FloatArray:
+        """A root of their covariance, with the prior, (p, p)."""
+        back = self.coordinates.inverse_jacobian(self.free)
+        widest = _widest(self.design, self.coordinates, self.family, self.fit)
+        return _root(back @ self.fit.covariance @ back.T, widest)
+
+    @property
+    def block_sd(self) -> tuple[float, ...]:
+        """Standard deviation of the random intercept of each table's blocks."""
+        return tuple(table.block_sd for table in self.fit.tables) or (self.fit.block_sd,)
 
     def draw(self, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
         """Return eta of every row and the nuisance parameters, drawn without effects of blocks."""

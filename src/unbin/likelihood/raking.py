@@ -103,7 +103,7 @@ class Raking:
             family=family,
             nuisance=fit.nuisance,
             people=people,
-            posterior=Posterior.of(design, family, fit),
+            posterior=Posterior(design, family, fit),
         )
 
     def mean(self, *, log: bool = False) -> FloatArray:
