@@ -27,6 +27,7 @@
     UserWarning
     ├── IdentificationWarning              coefficients that are not estimable, and why
     ├── SpecificationWarning               a fit that is not to be trusted, and why
+    ├── ReadWarning                        what was chosen of a file, and how to choose otherwise
     ├── AlignmentWarning                   what was changed, on request, to make the table fit
     ├── RakingWarning                      tables that imputed targets cannot all agree with
     └── SlowFitWarning                     a fit that will take minutes, and why
@@ -35,6 +36,8 @@ Messages read "where: what, got what; what to do".
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 class UnbinError(Exception):
@@ -62,7 +65,20 @@ class OrderStatisticError(ReleaseError):
 
 
 class ReadError(ReleaseError):
-    """A file cannot be read as a published table; the message names file, row and column."""
+    """A file cannot be read as a published table; the message names file, row and column.
+
+    Attributes
+    ----------
+    offers : dict
+        Options of ``read_release`` that would help, with names and values from the file.
+    """
+
+    def __init__(self, message: str, offers: dict[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.offers = offers or {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.offers)
 
 
 class AlignmentError(UnbinError, ValueError):
@@ -131,6 +147,10 @@ class SpecificationWarning(UserWarning):
 
 class AlignmentWarning(UserWarning):
     """What was rescaled or left out, on request, to tie a release to the rows of X."""
+
+
+class ReadWarning(UserWarning):
+    """What a reader chose of a file that may be read in several ways; options say otherwise."""
 
 
 class RakingWarning(UserWarning):

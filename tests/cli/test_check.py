@@ -12,7 +12,7 @@ def test_check_says_that_a_fit_can_start(small):
     assert result.stdout == (
         "Release: 2 blocks, 7 people\n"
         "  histogram: 2 blocks, 2 bins, open below and above\n"
-        "  read as: tidy histogram, block 'block'\n"
+        "  read as: tidy histogram, block 'block', all 4 rows\n"
         "\n"
         "2 blocks joined, 7 rows of X\n"
         "bins are open below and above\n"
@@ -81,7 +81,7 @@ def test_check_of_several_tables(several):
         f"county ({several / 'county.csv'})\n"
         "Release: 2 blocks, 8 people\n"
         "  histogram: 2 blocks, 3 bins, open below and above\n"
-        "  read as: tidy histogram, block 'block'\n"
+        "  read as: tidy histogram, block 'block', all 6 rows\n"
         "\n"
         "2 blocks joined, 8 rows of X\n"
         "bins are open below and above\n"
@@ -91,7 +91,7 @@ def test_check_of_several_tables(several):
         f"age,sex ({several / 'age-sex.csv'})\n"
         "Release: 4 blocks, 8 people\n"
         "  histogram: 4 blocks, 3 bins, open below and above\n"
-        "  read as: tidy histogram, block 'block'\n"
+        "  read as: tidy histogram, block 'block', all 12 rows\n"
         "\n"
         "4 blocks joined, 8 rows of X\n"
         "bins are open below and above\n"
@@ -165,7 +165,10 @@ def test_crossed_columns_of_a_table_are_read(several):
     )
     args = ("check", several / "people.csv", several / "crossed.csv", "--block", "age,sex")
     result = run(*args, "--release-block", "age,sex")
-    assert result.stdout.splitlines()[2:4] == ["  read as: tidy histogram, block 'age, sex'", ""]
+    assert result.stdout.splitlines()[2:4] == [
+        "  read as: tidy histogram, block 'age, sex', all 8 rows",
+        "",
+    ]
     assert result.exit_code == 0
     assert run(*args, "--release-block", "age,gender").stderr == (
         "Error: crossed.csv: column 'gender' not found, got 'age', 'sex', 'lower', 'upper', "

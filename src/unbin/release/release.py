@@ -69,6 +69,8 @@ class Release:
         Standard deviation of noise that is known to have been added to every count.
     source : str
         How the file it was read from was understood; empty for a release made in Python.
+    notes : tuple of text
+        What was left out of the file and why, and what was chosen.
     public : bool
         Whether everybody has the table already: reports and saved models then mask nothing of it.
         Tables read in an agency's own layout are taken to be public.
@@ -82,6 +84,7 @@ class Release:
     noise_sd: float = 0.0
     source: str = ""
     public: bool = False
+    notes: tuple[str, ...] = ()
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -279,7 +282,8 @@ class Release:
             )
         source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
         public = self.public and other.public
-        return Release(names, n, histogram, order, means, noises.pop(), source, public)
+        notes = tuple(dict.fromkeys([*self.notes, *other.notes]))
+        return Release(names, n, histogram, order, means, noises.pop(), source, public, notes)
 
     # -- other spellings of the same table -------------------------------------------------------
 
@@ -498,6 +502,7 @@ class Release:
             self.noise_sd,
             source=self.source,
             public=self.public,
+            notes=self.notes,
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:

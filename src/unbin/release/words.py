@@ -42,6 +42,8 @@ def describe(release: Release) -> Iterator[tuple[str, str]]:
         yield "means", plural(int(np.isfinite(release.means).sum()), "block")
     if release.source:
         yield "read as", release.source
+    for note in release.notes:
+        yield "note", note
 
 
 def _describe_histogram(table: Histogram) -> str:

@@ -59,7 +59,7 @@ def read(sheet: Sheet, options: Options) -> Release:
         edges.closed,
         {block: cell.low for block, cell in total.items() if cell.exact},
     )
-    return build_histogram(table, bins, source=f"acs, block {shown(block)}")
+    return build_histogram(table, bins, source=f"acs, block {shown(block)}", totals=options.totals)
 
 
 Cells = dict[tuple[str, Label | None], tuple[Cell, int]]

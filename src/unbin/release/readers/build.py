@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from unbin.exceptions import ReleaseError
+import numpy as np
+
+from unbin._typing import IntArray
+from unbin.exceptions import ReadError, ReadWarning, ReleaseError
 from unbin.release.readers.cells import Cell
-from unbin.release.readers.sheets import Table, listed, shown
+from unbin.release.readers.dimensions import differing
+from unbin.release.readers.sheets import Table, listed, shown, texts_of
+from unbin.release.readers.totals import Counts, find_totals, named_total
 from unbin.release.release import Release
 from unbin.release.words import plural
 
@@ -16,6 +25,9 @@ MAX_ID = 200
 """Characters of a block id."""
 MAX_ID_BYTES = 2**30
 """What ids of one length may take: an array of text is as wide as its longest entry."""
+
+_MAX_COMPARED = 20_000_000
+"""Cells of blocks over all bins in which totals are looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +76,7 @@ def choose_rows(table: Table, where: Mapping[str, Any] | None) -> Table:
     """Return the rows whose columns have the values asked for."""
     for name, wanted in (where or {}).items():
         column = table.require(str(name), role="where")
-        values = {str(v) for v in ([wanted] if isinstance(wanted, str | int) else wanted)}
+        values = texts_of(wanted)
         texts = table.column(column)
         keep = [text in values for text in texts]
         if not any(keep):
@@ -73,14 +85,30 @@ def choose_rows(table: Table, where: Mapping[str, Any] | None) -> Table:
                 f"{listed(list(dict.fromkeys(texts)))}; correct it",
                 column=column,
             )
-        table = table.take(keep)
+        table = table.take(keep, f"{shown(column)} is not {listed(sorted(values))}")
     return table
 
 
-def build_histogram(table: Table, bins: Bins, *, source: str) -> Release:
-    """Return the release of bins whose counts are exact or intervals."""
-    bins = _without_empty_blocks(bins)
+def build_histogram(
+    table: Table, bins: Bins, *, source: str, totals: str = "drop", skip: Sequence[str] = ()
+) -> Release:
+    """Return the release of bins whose counts are exact or intervals.
+
+    Parameters
+    ----------
+    table, bins
+    source : str
+        How the file was understood.
+    totals : {"drop", "keep"}
+        What to do about blocks that are totals of others.
+    skip : sequence of block ids
+        Totals that the dialect knows by their codes.
+    """
     _refuse_doubles(table, bins)
+    bins = _without_empty_blocks(bins)
+    if totals == "drop":
+        table, bins = _without_totals(table, bins, skip)
+    table = _note_gaps(table, bins)
     cells = _bounded(table, bins)
     columns: dict[str, Any] = {"block": bins.block, "lower": bins.lower, "upper": bins.upper}
     keywords: dict[str, Any] = {"closed": bins.closed}
@@ -96,6 +124,33 @@ def build_histogram(table: Table, bins: Bins, *, source: str) -> Release:
         keywords |= {"count_low": "count_low", "count_high": "count_high"}
     source = ", ".join([source, *_hidden_words(bins.cells)])
     return build(table, "from_histogram", columns, bins.row, source=source, **keywords)
+
+
+def build_statistics(
+    table: Table,
+    maker: str,
+    columns: dict[str, Any],
+    *,
+    source: str,
+    totals: str = "drop",
+    is_total: Callable[[str], bool] = named_total,
+    **keywords: Any,
+) -> Release:
+    """Return the release of quantiles or means, one row of the table for each.
+
+    ``is_total`` tells names of blocks that are totals of others.
+    """
+    rows = table.rows
+    gone = [is_total(block) for block in columns["block"]]
+    if totals == "drop" and any(gone) and not all(gone):
+        names = list(dict.fromkeys(b for b, g in zip(columns["block"], gone, strict=True) if g))
+        table = table.noting(_left_out(names))
+        columns = {
+            name: [value for value, g in zip(values, gone, strict=True) if not g]
+            for name, values in columns.items()
+        }
+        rows = [row for row, g in zip(rows, gone, strict=True) if not g]
+    return build(table, maker, columns, rows, source=source, **keywords)
 
 
 def build(
@@ -115,24 +170,99 @@ def build(
         first = dict(zip(columns.get("block", [])[::-1], rows[::-1], strict=False))
         row = next((r for b, r in first.items() if message.startswith(f"block {b!r}: ")), None)
         raise table.error(message, row=row) from error
-    return replace(release, source=source)
+    if table.choices:
+        # the caller of read_release
+        warnings.warn(f"{table.file}: {'; '.join(table.choices)}", ReadWarning, stacklevel=6)
+    used = len(set(rows))
+    read = "all" if used == table.n_records else f"{used:,} of"
+    source = f"{source}, {read} {plural(table.n_records, 'row')}"
+    return replace(release, source=source, notes=(*table.choices, *table.notes))
+
+
+def _left_out(names: list[str]) -> str:
+    """Return "2 blocks left out, totals of others: 'EA', 'EU27'"."""
+    return f"{plural(len(names), 'block')} left out, totals of others: {listed(names)}"
+
+
+def _kept(bins: Bins, keep: Callable[[int], bool]) -> Bins:
+    """Return some of the cells."""
+    kept = [i for i in range(len(bins.row)) if keep(i)]
+    return replace(
+        bins,
+        row=[bins.row[i] for i in kept],
+        block=[bins.block[i] for i in kept],
+        lower=[bins.lower[i] for i in kept],
+        upper=[bins.upper[i] for i in kept],
+        cells=[bins.cells[i] for i in kept],
+    )
 
 
 def _without_empty_blocks(bins: Bins) -> Bins:
     """Leave out blocks whose total is 0: nobody is there, and a count that is not shown is 0."""
     empty = {block for block, n in bins.n.items() if n == 0}
-    keep = [
-        i
-        for i, (block, cell) in enumerate(zip(bins.block, bins.cells, strict=True))
-        if block not in empty or cell.low > 0
+    return _kept(bins, lambda i: bins.block[i] not in empty or bins.cells[i].low > 0)
+
+
+def _without_totals(table: Table, bins: Bins, skip: Sequence[str]) -> tuple[Table, Bins]:
+    """Leave out blocks that are totals of others, by name or by arithmetic."""
+    names = list(dict.fromkeys(bins.block))
+    if len(names) < 2:
+        return table, bins
+    line = {name: k for k, name in enumerate(names)}
+    place = np.array([line[name] for name in bins.block])
+    size = np.bincount(place, [cell.low for cell in bins.cells], len(names))
+    by_name = np.array([name in skip for name in names])
+    by_name |= np.array([named_total(name) for name in names]) & (size >= size.max())
+    if by_name.all():
+        by_name[:] = False
+    sure, unsure = find_totals(_counts(bins, place, len(names)).take(~by_name))
+    found = by_name.copy()
+    found[np.flatnonzero(~by_name)[sure]] = True
+    gone = {name for name, total in zip(names, found, strict=True) if total}
+    if gone:
+        table = table.noting(_left_out([name for name in names if name in gone]))
+    guessed = [
+        name for name in names if name in gone and name not in skip and not named_total(name)
     ]
-    return replace(
-        bins,
-        row=[bins.row[i] for i in keep],
-        block=[bins.block[i] for i in keep],
-        lower=[bins.lower[i] for i in keep],
-        upper=[bins.upper[i] for i in keep],
-        cells=[bins.cells[i] for i in keep],
+    if guessed:
+        table = table.choosing(
+            f"{plural(len(guessed), 'block')} left out, because they count what others count "
+            f"together: {listed(guessed)}; say totals='keep' if they are no totals"
+        )
+    maybe = [name for name, m in zip(np.array(names)[~by_name], unsure, strict=True) if m]
+    if maybe:
+        table = table.choosing(
+            f"block {shown(str(maybe[0]))} counts what all others count together; leave it out if "
+            "it is their total"
+        )
+    return table, _kept(bins, lambda i: bins.block[i] not in gone)
+
+
+def _counts(bins: Bins, place: IntArray, n_blocks: int) -> Counts:
+    """Return the cells of all blocks over the bins of all, 0 where a block has no such bin."""
+    ends = list(zip(bins.lower, bins.upper, strict=True))
+    column = {end: k for k, end in enumerate(dict.fromkeys(ends))}
+    if n_blocks * len(column) > _MAX_COMPARED:  # blocks with bins of their own are no totals
+        return Counts(*np.zeros((2, n_blocks, 1)))
+    low, high = np.zeros((2, n_blocks, len(column)))
+    cells = place, np.array([column[end] for end in ends])
+    low[cells] = [cell.low for cell in bins.cells]
+    high[cells] = [math.inf if cell.high is None else cell.high for cell in bins.cells]
+    return Counts(low, high)
+
+
+def _note_gaps(table: Table, bins: Bins) -> Table:
+    """Say which blocks lack bins that others have, where all have the same edges."""
+    ends = sorted(set(zip(bins.lower, bins.upper, strict=True)))
+    if any(upper > lower for (_, upper), (lower, _) in itertools.pairwise(ends)):
+        return table
+    size = Counter(bins.block)
+    short = [block for block, n in size.items() if n < len(ends)]
+    if not short:
+        return table
+    return table.noting(
+        f"{plural(len(short), 'block')} without some of the {len(ends):,} bins, taken to be empty "
+        f"there: {listed(short)}"
     )
 
 
@@ -141,13 +271,21 @@ def _refuse_doubles(table: Table, bins: Bins) -> None:
     keys = zip(bins.block, bins.lower, bins.upper, strict=True)
     for row, key in zip(bins.row, keys, strict=True):
         if key in seen:
-            raise table.error(
-                f"block {shown(key[0])}: every bin must be listed once, got {key[1]:g} to "
-                f"{key[2]:g} in row {seen[key]} too; keep one of them, or choose rows with "
-                "where={'column': 'value'}",
-                row=row,
-            )
+            raise _doubled(table, key, seen[key], row)
         seen[key] = row
+
+
+def _doubled(table: Table, key: tuple[str, float, float], first: int, row: int) -> ReadError:
+    what = (
+        f"block {shown(key[0])}: every bin must be listed once, got {key[1]:g} to {key[2]:g} in "
+        f"row {first} too"
+    )
+    columns = differing(table, first, row)
+    if not columns:
+        return table.error(f"{what}; keep one of them", row=row)
+    value = table.cells[table.rows.index(first)][table.header.index(columns[0])]
+    offers = {"where": {columns[0]: value}}
+    return table.error(f"{what}; choose rows with", row=row, offers=offers)
 
 
 def _bounded(table: Table, bins: Bins) -> list[Cell]:

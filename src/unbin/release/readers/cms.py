@@ -68,7 +68,7 @@ def read(sheet: Sheet, options: Options) -> Release:
         upper += [edges.edges[label][1]] * len(ids)
         cells += table.parse(name, lambda text: parse_cell(text, scheme))
     bins = Bins(rows, blocks, lower, upper, cells, edges.closed, n)
-    return build_histogram(table, bins, source=f"cms, block {shown(block)}")
+    return build_histogram(table, bins, source=f"cms, block {shown(block)}", totals=options.totals)
 
 
 def _bands(table: Table, options: Options) -> dict[str, Label]:

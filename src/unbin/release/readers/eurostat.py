@@ -8,6 +8,7 @@ behind a value are flags. Without ``where`` the latest period and top cut-offs (
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from unbin.exceptions import ReleaseError
 from unbin.release.readers.build import build, check_ids, choose_rows
@@ -87,7 +88,7 @@ def _long(table: Table) -> Table:
         for period, value in zip(periods, record[1:], strict=False):
             cells.append([*series, period, value])
             rows.append(row)
-    return Table(table.file, [*names, _TIME, _VALUE], cells, rows)
+    return replace(table, header=[*names, _TIME, _VALUE], cells=cells, rows=rows)
 
 
 def _parse_value(text: str) -> float | None:

@@ -1,20 +1,22 @@
-"""Files as text cells, within bounds: whatever is in the file, memory and time stay limited."""
+"""Text as cells, within bounds: whatever is in the file, memory and time stay limited."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import io
+import json
 import re
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from unbin._checks import check_path
 from unbin._io import not_a_file
 from unbin.release.readers.parquet import parquet_records
-from unbin.release.readers.sheets import Sheet, read_error, shown
+from unbin.release.readers.sheets import Sheet, matches, read_error, texts_of
+from unbin.release.words import plural
 
 MAX_BYTES = 256 * 2**20
 """The most bytes of a file, after decompression."""
@@ -26,14 +28,20 @@ MAX_LINE = 2**22
 ENCODINGS = ("utf-8", "utf-16", "latin-1", "cp1252", "cp1250", "iso8859-15")
 
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+ZIP, OLE = b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 _OTHER = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook",
+    ZIP: "a zip archive or a workbook",
+    OLE: "a workbook",
     b"BZh": "a bzip2 archive",
     b"\xfd7zXZ\x00": "an xz archive",
     b"\x28\xb5\x2f\xfd": "a zstd archive",
     b"%PDF": "a PDF document",
 }
+_JSON = re.compile(r"\s*\[\s*\[")
+HEADERS = 30
+"""Records among which the header is."""
+_FIRST_LINES = 50
+"""Lines that tell the separator."""
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8-sig"),
     (b"\xff\xfe\x00\x00", "utf-32"),
@@ -43,20 +51,30 @@ _BOMS = (
 )
 
 
-def read_sheet(path: Any, *, encoding: str | None = None, max_bytes: int = MAX_BYTES) -> Sheet:
-    """Read CSV, TSV or Parquet, gzipped or not, as text cells."""
-    place = check_path("path", path)
-    file = shown(place.name)[1:-1]
-    data = read_bytes(place, file, max_bytes)
+def sheet_of(
+    data: bytes,
+    file: str,
+    *,
+    encoding: str | None = None,
+    max_bytes: int = MAX_BYTES,
+    where: Mapping[str, Any] | None = None,
+) -> Sheet:
+    """Return CSV, TSV, Parquet or an array of JSON as text cells.
+
+    Rows that ``where`` does not ask for are dropped while reading if there are too many cells.
+    """
+    refuse_packed(data, file)
     if data[:4] == _PARQUET:
         records = parquet_records(
             data, file, max_cells=MAX_CELLS, max_columns=MAX_COLUMNS, max_bytes=max_bytes
         )
-        return _collect(enumerate(records, 1), file)
+        return collect(enumerate(records, 1), file, where)
     text = decode(data, file, encoding)
+    if _JSON.match(text):
+        return collect(enumerate(_json_records(text, file), 1), file, where)
     if "\n" not in text:
         text = text.replace("\r", "\n")
-    return _collect(_records(text, _separator(text), file), file)
+    return collect(_records(text, _separator(text), file), file, where)
 
 
 def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
@@ -66,7 +84,7 @@ def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
         if odd is not None:
             raise read_error(file, f"must be a file, got {odd}; check the path")
         with path.open("rb") as stream:
-            data = _read(stream, max_bytes)
+            data = read_up_to(stream, max_bytes)
     except OSError as error:
         raise read_error(
             file, f"cannot be opened, got {error.strerror}; check path and permissions"
@@ -81,13 +99,17 @@ def read_bytes(path: Path, file: str, max_bytes: int) -> bytes:
         )
     if not data.strip():
         raise read_error(file, "must hold a table, got an empty file; check the download")
-    for magic, kind in (*_OTHER.items(), (_GZIP, "a file that was gzipped twice")):
-        if data.startswith(magic):
-            raise read_error(file, f"must be CSV, TSV or Parquet, got {kind}; unpack or export it")
     return data
 
 
-def _read(stream: io.BufferedIOBase, max_bytes: int) -> bytes:
+def refuse_packed(data: bytes, file: str) -> None:
+    """Raise if the bytes are an archive or a document, not a table."""
+    for magic, kind in (*_OTHER.items(), (_GZIP, "a file that was gzipped twice")):
+        if data.startswith(magic):
+            raise read_error(file, f"must be CSV, TSV or Parquet, got {kind}; unpack or export it")
+
+
+def read_up_to(stream: Any, max_bytes: int) -> bytes:
     """Return what a stream holds; of more than ``max_bytes`` only so much that it shows."""
     parts: list[bytes] = []
     left = max_bytes + 1
@@ -100,7 +122,7 @@ def _read(stream: io.BufferedIOBase, max_bytes: int) -> bytes:
 def _unpack(data: bytes, file: str, max_bytes: int) -> bytes:
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as stream:
-            return _read(stream, max_bytes)
+            return read_up_to(stream, max_bytes)
     except (EOFError, OSError, zlib.error) as error:
         what = "a truncated file" if isinstance(error, EOFError) else f"damaged data ({error})"
         raise read_error(file, f"must be whole gzip data, got {what}; download it again") from None
@@ -138,12 +160,37 @@ def decode(data: bytes, file: str, encoding: str | None) -> str:
 
 
 def _separator(text: str) -> str:
-    """Return the separator: a tab if the first line has one, else the commoner of , and ;."""
-    start = re.search(r"\S.*", text)
-    line = re.sub(r'"[^"]*"', "", start.group()[:MAX_LINE] if start else "")
-    if "\t" in line:  # the first header cell of Eurostat's TSV has commas
+    """Return the separator: of tab, comma, semicolon and bar the one most lines agree on."""
+    lines = []
+    for match in re.finditer(r"\S.*", text):
+        lines.append(re.sub(r'"[^"]*"', "", match.group()[:MAX_LINE]))
+        if len(lines) == _FIRST_LINES:
+            break
+    if lines and "\t" in lines[0]:  # the first header cell of Eurostat's TSV has commas
         return "\t"
-    return ";" if line.count(";") > line.count(",") else ","
+
+    def agreement(mark: str) -> tuple[int, int]:
+        counts = Counter(n for line in lines if (n := line.count(mark)))
+        return max(((times, n) for n, times in counts.items()), default=(0, 0))
+
+    return max(",;\t|", key=agreement)
+
+
+def _json_records(text: str, file: str) -> Iterator[list[str]]:
+    """Yield the rows of an array of arrays, as the Census API returns them."""
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise read_error(
+            file, f"must be an array of rows in JSON, got {error}; download it again"
+        ) from None
+    for k, record in enumerate(rows, 1):
+        flat = isinstance(record, list) and not any(isinstance(v, list | dict) for v in record)
+        if not flat:
+            raise read_error(
+                file, "must be an array of rows in JSON, got something else; flatten it", row=k
+            )
+        yield ["" if value is None else str(value) for value in record]
 
 
 def _lines(text: str, file: str) -> Iterator[str]:
@@ -179,23 +226,51 @@ def _records(text: str, separator: str, file: str) -> Iterator[tuple[int, list[s
             ) from None
 
 
-def _collect(records: Iterator[tuple[int, list[str]]] | Any, file: str) -> Sheet:
+def collect(
+    records: Iterator[tuple[int, list[str]]] | Any,
+    file: str,
+    where: Mapping[str, Any] | None = None,
+) -> Sheet:
     """Keep the records that are not blank, within the limits."""
     cells: list[list[str]] = []
     rows: list[int] = []
-    n_cells = 0
+    n_cells, n_dropped = 0, 0
+    wanted: dict[int, set[str]] = {}
     for row, record in records:
+        if n_cells + len(record) > MAX_CELLS and where and not wanted:
+            wanted, first = _wanted(cells, where)
+            keep = [k < first or matches(record, wanted) for k, record in enumerate(cells)]
+            cells = [record for record, k in zip(cells, keep, strict=True) if k]
+            n_dropped = len(rows) - len(cells)
+            rows = [r for r, k in zip(rows, keep, strict=True) if k]
+            n_cells = sum(map(len, cells))
         problem = _too_large(record, n_cells)
         if problem is not None:
             raise read_error(file, problem, row=row)
         stripped = [cell.strip() for cell in record]
-        if any(stripped):
-            cells.append(stripped)
-            rows.append(row)
-            n_cells += len(stripped)
+        if not any(stripped):
+            continue
+        if wanted and not matches(stripped, wanted):
+            n_dropped += 1
+            continue
+        cells.append(stripped)
+        rows.append(row)
+        n_cells += len(stripped)
     if not cells:
         raise read_error(file, "must hold a table, got blank lines only; check the download")
-    return Sheet(file, cells, rows)
+    notes = (f"{plural(n_dropped, 'row')} left out: not asked for",) if n_dropped else ()
+    return Sheet(file, cells, rows, notes=notes)
+
+
+def _wanted(cells: list[list[str]], where: Mapping[str, Any]) -> tuple[dict[int, set[str]], int]:
+    """Return the values asked for by column number, and where the records begin."""
+    names = {str(name).casefold(): wanted for name, wanted in where.items()}
+    for k, record in enumerate(cells[:HEADERS]):
+        place = {cell.casefold(): column for column, cell in enumerate(record)}
+        if names.keys() <= place.keys():
+            # a second header row is kept
+            return {place[name]: texts_of(value) for name, value in names.items()}, k + 2
+    return {}, len(cells)
 
 
 def _too_large(record: list[str], n_cells: int) -> str | None:
@@ -203,8 +278,8 @@ def _too_large(record: list[str], n_cells: int) -> str | None:
         return f"must have at most {MAX_COLUMNS:,} columns, got {len(record):,}; check the file"
     if n_cells + len(record) > MAX_CELLS:
         return (
-            f"must have at most {MAX_CELLS:,} cells up to here, got more; read it with pandas or "
-            "polars and pass the frame to Release.from_histogram"
+            f"must have at most {MAX_CELLS:,} cells up to here, got more; choose rows with "
+            "where={'column': 'value'}, or pass a frame to Release.from_histogram"
         )
     longest = max(map(len, record), default=0)
     if longest > MAX_CELL:

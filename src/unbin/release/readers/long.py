@@ -9,6 +9,7 @@ from unbin.exceptions import ReleaseError
 from unbin.release.readers.bins import Edges, close_gaps
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.dimensions import refuse_mixtures
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Table, listed, shown
@@ -79,6 +80,7 @@ def read_labelled(
             column=label,
         )
     body = table.take(keep)
+    refuse_mixtures(body, (block, label, count), body.column(block), body.column(label))
     labels = body.parse(label, parse_label)
     edges = edges_of(table, labels, label, options.closed)
     bins = Bins(
@@ -95,7 +97,7 @@ def read_labelled(
         words.append(f"rounded ({scheme.rounding})")
     if any(lost):
         words.append(f"{plural(sum(lost), 'row')} of unknown value left out")
-    return build_histogram(table, bins, source=", ".join(words))
+    return build_histogram(table, bins, source=", ".join(words), totals=options.totals)
 
 
 def _totals(

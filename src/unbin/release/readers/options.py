@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from unbin._checks import check_choice
+from unbin._checks import check_choice, check_flag
 from unbin.exceptions import ParameterError
 from unbin.release.intervals import Rounding
 from unbin.release.readers.cells import Scheme, find_scheme
@@ -23,6 +23,8 @@ class Options:
     closed: str | None = None
     suppression: Any = None
     rounding: str | None = None
+    totals: str = "drop"
+    moe: bool = False
 
     def scheme(self, usual: str) -> Scheme:
         """Return how cells are read; ``usual`` is the dialect's own way."""
@@ -37,6 +39,8 @@ def check_options(options: Options) -> Options:
             raise ParameterError(f"{name}: must be the name of a column, got {value!r}; pass text")
     if options.closed is not None:
         check_choice("closed", options.closed, ("right", "left", "both"))
+    check_choice("totals", options.totals, ("drop", "keep"))
+    check_flag("moe", options.moe)
     if options.rounding not in (None, "none"):
         Rounding.parse(options.rounding)
     if options.where is not None and not isinstance(options.where, Mapping):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from unbin._frames import CROSSED
 from unbin.exceptions import ReadError, ReleaseError
+from unbin.release.words import plural
 
 T = TypeVar("T")
 _SHOWN = 60
@@ -26,13 +27,33 @@ def listed(names: list[str], limit: int = 8) -> str:
 
 
 def read_error(
-    file: str, what: str, *, row: int | None = None, column: str | None = None
+    file: str,
+    what: str,
+    *,
+    row: int | None = None,
+    column: str | None = None,
+    offers: Mapping[str, Any] | None = None,
 ) -> ReadError:
-    """Return an error that names file, row and column; rows count from 1, the header included."""
+    """Return an error that names file, row and column; rows count from 1, the header included.
+
+    Options that would help (``offers``) end the message, ready to paste.
+    """
     place = file if row is None else f"{file}, row {row}"
     if column is not None:
         place += f", column {shown(column)}"
-    return ReadError(f"{place}: {what}")
+    if offers:
+        what += " " + ", ".join(f"{name}={value!r}" for name, value in offers.items())
+    return ReadError(f"{place}: {what}", dict(offers or {}))
+
+
+def texts_of(wanted: Any) -> set[str]:
+    """Return the values that ``where`` asks for, of one column."""
+    return {str(v) for v in ([wanted] if isinstance(wanted, str | int) else wanted)}
+
+
+def matches(record: Sequence[str], wanted: Mapping[int, set[str]]) -> bool:
+    """Tell whether the columns of a record have values that are asked for."""
+    return all(k < len(record) and record[k] in values for k, values in wanted.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +68,34 @@ class Sheet:
         Cells without the blanks around them; records may differ in length.
     rows : list of int
         The row of each record, as a spreadsheet numbers them.
+    name : str
+        Name of the sheet in a workbook or of the file in an archive; empty for a file by itself.
+    notes : tuple of text
+        What was left out so far, and what was chosen.
+    beside : tuple of Sheet
+        The other tables of the same download, in which labels may be explained.
     """
 
     file: str
     cells: list[list[str]]
     rows: list[int]
+    name: str = ""
+    notes: tuple[str, ...] = ()
+    beside: tuple[Sheet, ...] = ()
 
     @property
     def header(self) -> list[str]:
         """The first record."""
         return self.cells[0]
+
+    def below(self, first: int) -> Sheet:
+        """Return the sheet whose header is record ``first``; what is above it is a title."""
+        if first == 0:
+            return self
+        title = next(cell for cell in self.cells[0] if cell)
+        note = f"{plural(first, 'line')} above the header left out ({shown(title)})"
+        notes = (*self.notes, note)
+        return replace(self, cells=self.cells[first:], rows=self.rows[first:], notes=notes)
 
     def crossed(self, names: Sequence[str]) -> Sheet:
         """Return the sheet with a further first column: the cells of several, side by side."""
@@ -73,14 +112,23 @@ class Sheet:
         for record in self.cells[1:]:
             texts = [record[k] if k < len(record) else "" for k in wanted]
             crossed.append([CROSSED.join(texts) if all(texts) else "", *record])
-        return Sheet(self.file, [[", ".join(names), *self.header], *crossed], self.rows)
+        return replace(self, cells=[[", ".join(names), *self.header], *crossed])
 
     def table(self, *, first: int = 1, until: int | None = None) -> Table:
-        """Return records ``first`` to ``until`` below the header; all must be as long as it."""
+        """Return records ``first`` to ``until`` below the header; all must be as long as it.
+
+        Lines of text below the table are left out.
+        """
         header = list(self.header)
-        body, rows = self.cells[first:until], self.rows[first:until]
         while header and header[-1] == "":
             header.pop()
+        stop = len(self.cells) if until is None else until
+        notes = list(self.notes)
+        end = self._end(first, stop, len(header))
+        if end < stop:
+            text = next(cell for cell in self.cells[end] if cell)
+            notes.append(f"{plural(stop - end, 'line')} below the table left out ({shown(text)})")
+        body, rows = self.cells[first:end], self.rows[first:end]
         for record, row in zip(body, rows, strict=True):
             if len(record) < len(header) or any(record[len(header) :]):
                 raise read_error(
@@ -101,24 +149,64 @@ class Sheet:
             seen.add(name)
         if not body:
             raise read_error(self.file, "must hold a table, got a header only; add its rows")
-        return Table(self.file, header, body, rows)
+        return Table(self.file, header, body, rows, len(body), tuple(notes))
+
+    def _end(self, first: int, stop: int, width: int) -> int:
+        """Return where the records end: sentences below the table have a single cell."""
+        while stop > first + 1 and width > 2:
+            filled = [cell for cell in self.cells[stop - 1] if cell]
+            apart = self.rows[stop - 1] - self.rows[stop - 2] > 1
+            if len(filled) > 1 or not (" " in filled[0] or apart):
+                break
+            stop -= 1
+        return stop
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A header and records of its length."""
+    """A header and records of its length.
+
+    Attributes
+    ----------
+    file, header, cells, rows
+        As of a sheet.
+    n_records : int
+        Records of the whole table, however many are left.
+    notes : tuple of text
+        What was left out of the file, and why.
+    choices : tuple of text
+        What was chosen among several readings, with the option that chooses otherwise.
+    """
 
     file: str
     header: list[str]
     cells: list[list[str]]
     rows: list[int]
+    n_records: int = 0
+    notes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def error(self, what: str, *, row: int | None = None, column: str | None = None) -> ReadError:
+    def error(
+        self,
+        what: str,
+        *,
+        row: int | None = None,
+        column: str | None = None,
+        offers: Mapping[str, Any] | None = None,
+    ) -> ReadError:
         """Return an error about this file."""
-        return read_error(self.file, what, row=row, column=column)
+        return read_error(self.file, what, row=row, column=column, offers=offers)
+
+    def noting(self, *notes: str) -> Table:
+        """Return the table with more said about what was left out."""
+        return replace(self, notes=(*self.notes, *notes))
+
+    def choosing(self, *choices: str) -> Table:
+        """Return the table with more said about what was chosen."""
+        return replace(self, choices=(*self.choices, *choices))
 
     def find(self, *names: str) -> str | None:
         """Return the first of these columns the table has; capitals do not matter."""
@@ -153,9 +241,29 @@ class Table:
             result.append(known[text])
         return result
 
-    def take(self, keep: list[bool]) -> Table:
-        """Return some of the records."""
+    def take(self, keep: Sequence[bool], why: str = "") -> Table:
+        """Return some of the records; ``why`` the others are left out is noted."""
         pairs = [
             pair for pair, k in zip(zip(self.cells, self.rows, strict=True), keep, strict=True) if k
         ]
-        return Table(self.file, self.header, [c for c, _ in pairs], [r for _, r in pairs])
+        gone = len(self) - len(pairs)
+        notes = (f"{plural(gone, 'row')} left out: {why}",) if gone and why else ()
+        return replace(
+            self,
+            cells=[c for c, _ in pairs],
+            rows=[r for _, r in pairs],
+            notes=(*self.notes, *notes),
+        )
+
+    def with_column(self, name: str, cells: Sequence[str]) -> Table:
+        """Return the table with a column of this name, a new one or in place of the old."""
+        if name in self.header:
+            k = self.header.index(name)
+            body = [
+                [*record[:k], cell, *record[k + 1 :]]
+                for record, cell in zip(self.cells, cells, strict=True)
+            ]
+            return replace(self, cells=body)
+        width = len(self.header)
+        body = [[*record[:width], cell] for record, cell in zip(self.cells, cells, strict=True)]
+        return replace(self, header=[*self.header, name], cells=body)

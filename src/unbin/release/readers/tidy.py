@@ -16,8 +16,16 @@ from __future__ import annotations
 from typing import Any
 
 from unbin.exceptions import CountError
-from unbin.release.readers.build import Bins, build, build_histogram, check_ids, choose_rows
+from unbin.release.readers.build import (
+    Bins,
+    build,
+    build_histogram,
+    build_statistics,
+    check_ids,
+    choose_rows,
+)
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.dimensions import refuse_mixtures
 from unbin.release.readers.long import Columns, read_labelled
 from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
 from unbin.release.readers.options import Options
@@ -101,6 +109,11 @@ def _ids(table: Table, block: str | None) -> list[str]:
     return [_EVERYBODY] * len(table) if block is None else check_ids(table, block)
 
 
+def _taken(table: Table, block: str | None) -> list[str]:
+    """Return the columns that have a role, whatever is in them."""
+    return [name for name in table.header if name == block or name.casefold() in _ROLES]
+
+
 def _source(kind: str, block: str | None, *more: str) -> str:
     return ", ".join([f"tidy {kind}", *([] if block is None else [f"block {shown(block)}"]), *more])
 
@@ -122,12 +135,14 @@ def _histogram(table: Table, options: Options) -> Release:
             keywords["rounding"] = str(options.rounding)
         source = _source("histogram of percentages", block)
         return build(table, "from_histogram", columns, table.rows, source=source, **keywords)
+    refuse_mixtures(table, _taken(table, block), ids, list(zip(lower, upper, strict=True)))
     scheme = options.scheme("none")
     bins = Bins(
         table.rows, ids, lower, upper, _cells(table, options, scheme), closed, _n(table, ids)
     )
     rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
-    return build_histogram(table, bins, source=_source("histogram", block, *rounded))
+    source = _source("histogram", block, *rounded)
+    return build_histogram(table, bins, source=source, totals=options.totals)
 
 
 def _cells(table: Table, options: Options, scheme: Scheme) -> list[Cell]:
@@ -181,8 +196,7 @@ def _labels(table: Table, options: Options) -> Release:
     block = _block(table, options)
     if block is None:
         block = "block"
-        cells = [[*record[: len(table.header)], _EVERYBODY] for record in table.cells]
-        table = Table(table.file, [*table.header, block], cells, table.rows)
+        table = table.with_column(block, [_EVERYBODY] * len(table))
     columns = Columns((block,), _LABELS, ("count",))
     scheme = options.scheme("none")
     return read_labelled(table, options, columns, scheme, dialect="tidy labels")
@@ -198,7 +212,10 @@ def _quantiles(table: Table, options: Options) -> Release:
     keywords: dict[str, Any] = {"rank": "rank"} if role == "rank" else {}
     keywords |= _people(table, columns)
     source = _source("quantiles" if role == "quantile" else "order statistics", block)
-    return build(table, "from_quantiles", columns, table.rows, source=source, **keywords)
+    refuse_mixtures(table, _taken(table, block), columns["block"], columns[role])
+    return build_statistics(
+        table, "from_quantiles", columns, source=source, totals=options.totals, **keywords
+    )
 
 
 def _values(table: Table, options: Options) -> Release:
@@ -206,7 +223,9 @@ def _values(table: Table, options: Options) -> Release:
     columns = {"block": _ids(table, block)}
     values = table.parse(table.require("value", role="value"), parse_number)
     source = _source("values", block)
-    return build(table, "from_values", columns | {"value": values}, table.rows, source=source)
+    return build_statistics(
+        table, "from_values", columns | {"value": values}, source=source, totals=options.totals
+    )
 
 
 def _means(table: Table, options: Options) -> Release:
@@ -220,7 +239,9 @@ def _means(table: Table, options: Options) -> Release:
     keywords: dict[str, Any] = {"total": "total"} if role == "total" else {}
     keywords |= _people(table, columns)
     source = _source(f"{role}s", block)
-    return build(table, "from_means", columns, table.rows, source=source, **keywords)
+    return build_statistics(
+        table, "from_means", columns, source=source, totals=options.totals, **keywords
+    )
 
 
 def _people(table: Table, columns: dict[str, Any]) -> dict[str, str]:

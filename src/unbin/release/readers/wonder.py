@@ -51,13 +51,10 @@ def _data_rows(table: Table, block: str) -> Table:
 
 def _name_totals(table: Table, label: str) -> Table:
     """Write "total" where the notes say so and the label is empty."""
-    place = table.header.index(label)
-    cells = []
-    for record in table.cells:
-        if record[0] == "Total" and not record[place]:
-            record = [*record[:place], "Total", *record[place + 1 :]]
-        cells.append(record)
-    return Table(table.file, table.header, cells, table.rows)
+    pairs = zip(table.column(table.header[0]), table.column(label), strict=True)
+    return table.with_column(
+        label, ["Total" if note == "Total" and not text else text for note, text in pairs]
+    )
 
 
 def _events(table: Table, options: Options, block: str) -> Release:
@@ -90,4 +87,4 @@ def _events(table: Table, options: Options, block: str) -> Release:
         dict(zip(ids, population, strict=True)),
     )
     source = f"cdc-wonder, block {shown(block)}, 1 for {count} and 0 for the rest of {people}"
-    return build_histogram(table, bins, source=source)
+    return build_histogram(table, bins, source=source, totals=options.totals)
