@@ -61,7 +61,7 @@ def read_sheets(
     place = check_path("path", path)
     file = shown(place.name)[1:-1]
     how = _How(encoding, max_bytes, where)
-    if os.path.isdir(place):  # noqa: PTH112 - does not raise for odd names
+    if os.path.isdir(place):  # raises nothing for odd names
         found = list(_folder(place, file, how))
     else:
         found = list(_unpacked(read_bytes(place, file, max_bytes), file, how))
