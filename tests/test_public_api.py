@@ -18,6 +18,7 @@ PUBLIC = [
     "cross_validate",
     "datasets",
     "exceptions",
+    "glm",
     "join",
     "load",
     "observed",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from unbin import datasets, exceptions
+    from unbin.analysis import glm
     from unbin.disclosure import audit
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
@@ -34,6 +35,7 @@ __all__ = [
     "cross_validate",
     "datasets",
     "exceptions",
+    "glm",
     "join",
     "load",
     "observed",
@@ -54,6 +56,7 @@ _HOME = {
     "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
     "cross_validate": "unbin.selection",
+    "glm": "unbin.analysis",
     "join": "unbin.release.join",
     "load": "unbin.results.persistence",
     "observed": "unbin.release.observed",

@@ -227,7 +227,7 @@ def _with_outside(array: NDArray[Any]) -> NDArray[Any]:
     elif array.dtype.kind == "M":
         missing = np.isnat(array)
     elif array.dtype.kind == "O":
-        missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
+        missing = np.array([is_missing(value) for value in array], dtype=np.bool_)
     else:
         return array
     if not missing.any():
@@ -307,7 +307,7 @@ def _date_text(array: NDArray[Any], where: str) -> TextArray:
 
 
 def _object_text(array: NDArray[Any], where: str) -> TextArray:
-    missing = np.array([_is_missing(value) for value in array], dtype=np.bool_)
+    missing = np.array([is_missing(value) for value in array], dtype=np.bool_)
     if missing.any():
         raise _missing_id(where, missing)
     types = {type(value) for value in array}
@@ -326,7 +326,7 @@ def _object_text(array: NDArray[Any], where: str) -> TextArray:
     )
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
     nan = isinstance(value, Real) and value != value
     return value is None or nan or type(value).__name__ in {"NAType", "NaTType"}
 
@@ -344,7 +344,7 @@ def as_floats(
     """Return numbers as float64; nulls become NaN, text is refused."""
     array = to_numpy(refuse_masked(values, where=where, error=error), where=where, error=error)
     if array.dtype.kind == "O" and array.ndim == 1:
-        array = _array([np.nan if _is_missing(value) else value for value in array], where, error)
+        array = _array([np.nan if is_missing(value) else value for value in array], where, error)
     if array.ndim != 1:
         raise error(
             f"{where}: must be one-dimensional, got shape {array.shape}; pass one number per row"

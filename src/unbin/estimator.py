@@ -35,6 +35,7 @@ from unbin.fitting.inputs import (
     check_rows,
     check_sample_weight,
     context_blocks,
+    encoded,
     feature_names,
     new_offset,
     note_columns,
@@ -59,6 +60,7 @@ from unbin.fitting.tabulate import (
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
+from unbin.people.encoding import Encoding
 from unbin.rows.engines import ENGINES, Layout, Options, open_engine
 
 _MAX_ITER = {"likelihood": 100, "matching": 1000}
@@ -211,6 +213,9 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         the same objective (NaN with one start).
     objective_path_, n_iter_
         Progress of the solver.
+    encoding_ : Encoding
+        Of a model that ``unbin.glm`` fitted, or that was saved with one: how a formula turns the
+        columns of people into features.
     thresholds_, bin_edges_, bin_values_
         Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
         of each bin, read off the pooled histogram.
@@ -241,6 +246,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     thresholds_: FloatArray
     bin_edges_: FloatArray
     bin_values_: FloatArray
+    encoding_: Encoding
 
     def __init__(
         self,
@@ -358,6 +364,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         with place(X, y, given, engine=engine, family=family, model=self) as placed:
             method = METHODS["observed" if placed.observed else self.method]
             fits = [method(*target, family, settings) for target in placed.targets]
+        if hasattr(self, "encoding_"):  # of a fit before this one
+            del self.encoding_
         self._assign(
             fits, several=placed.several, offset=offset is not None, release=not placed.observed
         )
@@ -709,6 +717,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         if is_wide(X):
             return check_columns(self, X)
+        X = encoded(X, getattr(self, "encoding_", None))
         X = refuse_masked(X, where="X")
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 

@@ -27,13 +27,13 @@ def test_predict_prints_and_writes_csv(folder, tmp_path):
 def test_predict_names_what_is_wrong(folder, tmp_path):
     model = folder / "out" / "model.json"
     for text, message in [
-        ("age,sex,los\n50,x,2\n", "Error: column 'sex', row 0 (counted from 0): category 'x' was "
+        ("age,sex,los\n50,x,2\n", "Error: column 'sex', row 1: category 'x' was "
          "not in the fit, which knows 'f', 'm'; 1 such, leave those people out or fit again\n"),
-        ("age,sex,los\n50,f,\n60,f,2\n", "Error: column 'los', row 0 (counted from 0): must have a "
-         "value, got 1 missing; fill them, or leave those people out of the release too\n"),
-        ("age,sex,los\n50,f,NA\n60,f,2\n", "Error: column 'los', row 0 (counted from 0): must have "
-         "a value, got 1 missing; fill them, or leave those people out of the release too\n"),
-        ("age,sex,los\n50,f,0\n", "Error: log(los), row 0 (counted from 0): must be finite, got "
+        ("age,sex,los\n50,f,\n60,f,2\n", "Error: column 'los', row 1: must have a "
+         "value, got 1 of 2 missing; leave those people out, or fill them\n"),
+        ("age,sex,los\n50,f,NA\n60,f,2\n", "Error: column 'los', row 1: must have "
+         "a value, got 1 of 2 missing; leave those people out, or fill them\n"),
+        ("age,sex,los\n50,f,0\n", "Error: log(los), row 1: must be finite, got "
          "-inf; is a log or root of 0 or of a negative number taken?\n"),
         ("age,sex\n50,f\n", "Error: new.csv: must have the column 'los', got 'age', 'sex'; check "
          "its name\n"),

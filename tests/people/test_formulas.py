@@ -29,6 +29,14 @@ FORMULAS = {
     "poly(los, 2)": ["poly(los, degree=2)[1]", "poly(los, degree=2)[2]"],
     "bs(age, df=4)": [f"bs(age, df=4)[{k}]" for k in range(1, 5)],
     "(age + los):sex": ["age:sex[f]", "age:sex[m]", "los:sex[f]", "los:sex[m]"],
+    "I(age**2) + I((los - 1)**3 / 2)": ["I(age ** 2)", "I((los - 1) ** 3 / 2)"],
+    "ns(age, 3)": [f"cr(age, df=3)[{k}]" for k in range(1, 4)],
+    "cr(los)": [f"cr(los, df=4)[{k}]" for k in range(1, 5)],
+    "cut(age, 5, 10)": ["cut(age)[T.(5, 10]]", "cut(age)[T.> 10]"],
+    "cut(age, [-1.5, 10])": ["cut(age)[T.(-1.5, 10]]", "cut(age)[T.> 10]"],
+    'C(sex, Treatment("m"))': ["C(sex)[T.f]"],
+    "C(sex, 'm') * age": ["C(sex)[T.f]", "age", "C(sex)[T.f]:age"],
+    "C(code, Treatment(reference=11))": ["C(code)[T.1]", "C(code)[T.2]", "C(code)[T.3]"],
     "`[bold]`": ["`[bold]`[T.<script>]", "`[bold]`[T.=cmd()]", "`[bold]`[T.v0]"],
 }
 
@@ -77,7 +85,7 @@ CODE = [
     "log(age.real)",
     "log(open)(age)",
     "log((age, los))",
-    "I(age)",
+    "I(`age`**`los`)",
     "Q('age')",
     "C(age, contr.sum)",
     "C(age, levels=[1])",
@@ -147,7 +155,10 @@ def test_a_column_may_have_any_name_and_stays_a_column(name, monkeypatch, tmp_pa
     ("formula", "message"),
     [
         ("age + + los", "formula, position 7: got '+', which stands where a column should"),
-        ("eval(age)", "got 'eval', which is no function of formulas; use one of C, log, exp"),
+        (
+            "eval(age)",
+            "got 'eval', which is no function of formulas; use one of C, I, cut, log, exp",
+        ),
         ("age - los", "position 7: got 'los', which cannot be taken away; only - 1 can"),
         ("age.x", "position 4: got '.', which is not part of formulas; use columns"),
         ("y ~ age", "got '~', which has no place here: the outcome is the release"),
@@ -186,17 +197,17 @@ def test_messages_of_formulas(formula, message):
         (
             "a",
             {"a": [1.0, np.nan, np.nan]},
-            "column 'a', row 1 (counted from 0): must have a",
+            "column 'a', row 2: must have a",
         ),
         (
             "a",
             {"a": ["x", None]},
-            "column 'a', row 1 (counted from 0): must have a",
+            "column 'a', row 2: must have a",
         ),
-        ("a", {"a": np.array(["x", ""])}, "column 'a', row 1 (counted from 0): must have a"),
-        ("log(a)", {"a": [1.0, 0.0]}, "log(a), row 1 (counted from 0): must be finite, got -inf"),
+        ("a", {"a": np.array(["x", ""])}, "column 'a', row 2: must have a"),
+        ("log(a)", {"a": [1.0, 0.0]}, "log(a), row 2: must be finite, got -inf"),
         ("log(a)", {"a": ["x", "y"]}, "column 'a': functions need numbers, got 'x'; write C(a)"),
-        ("a", {"a": ["1", "2", "3x"]}, "column 'a', row 2 (counted from 0): must be a number like"),
+        ("a", {"a": ["1", "2", "3x"]}, "column 'a', row 3: must be a number like"),
         (
             "C(a)",
             {"a": np.arange(1001)},
@@ -206,7 +217,7 @@ def test_messages_of_formulas(formula, message):
         (
             "a",
             {"a": np.array(["2020-01-01"], dtype="M8[D]")},
-            "must hold numbers or text, got d",
+            "must hold numbers or categories, got dates",
         ),
         ("bs(a, df=2)", {"a": [1.0, 2.0]}, "formula: cannot be evaluated, got Invalid value for"),
     ],
@@ -224,11 +235,11 @@ def test_new_people_are_held_to_the_fit():
     for change, message in [
         (
             {"sex": ["x"]},
-            "column 'sex', row 0 (counted from 0): category 'x' was not in the fit",
+            "column 'sex', row 1: category 'x' was not in the fit",
         ),
         ({"age": ["x"]}, "column 'age': must hold numbers as in the fit, got 'x'; convert it"),
         ({"los": [9.0]}, "formula: bs() needs values within the range of the fit, got others"),
-        ({"los": [None]}, "column 'los', row 0 (counted from 0): must have a value"),
+        ({"los": [None]}, "column 'los', row 1: must have a value"),
     ]:
         with pytest.raises(EncodingError) as caught:
             encoding.encode(good | change)

@@ -230,15 +230,15 @@ def change(text, place, value):
         (["parameters", "method"], "magic", "parameters: method: unknown, got 'magic'"),
         (["parameters", "random_state"], -1, "parameters: Seed must be between 0 and"),
         (["inputs"], {"a": 1}, "inputs: must be texts by name"),
-        (["encoding"], {}, "encoding: must have formula, categories, state and names"),
+        (["encoding"], {}, "encoding: must have formula, categories, state, names and means"),
         (
             ["encoding"],
-            {"formula": "a", "categories": [None], "state": {}, "names": ["a"]},
+            {"formula": "a", "categories": [None], "state": {}, "names": ["a"], "means": {}},
             "encoding: must give 2 columns, got 1",
         ),
         (
             ["encoding"],
-            {"formula": "{open('x')}", "categories": [], "state": {}, "names": []},
+            {"formula": "{open('x')}", "categories": [], "state": {}, "names": [], "means": {}},
             "formula, position 1: got '{'",
         ),
     ],

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin._frames import as_floats, refuse_huge
+from unbin._frames import as_floats, column_names, refuse_huge
 from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -25,6 +25,8 @@ from unbin.exceptions import (
 )
 from unbin.families import Family
 from unbin.fitting.model import Fit, TableFit
+from unbin.fitting.summary import to_frame
+from unbin.people.encoding import Encoding
 from unbin.release import Release
 from unbin.release.consistency import disagreement
 from unbin.release.join import JoinedTarget, Tables
@@ -61,6 +63,14 @@ def as_targets(y: Any) -> list[Target] | None:
             "y: a release does not know the rows of X; pass release.align(blocks)"
         )
     return None
+
+
+def encoded(X: Any, encoding: Encoding | None) -> Any:
+    """Return the features of people in a frame of the columns that a formula reads."""
+    names = None if encoding is None else column_names(X)
+    if encoding is None or names is None or names == list(encoding.names):
+        return X
+    return to_frame(dict(zip(encoding.names, encoding.encode(X).T, strict=True)), "pandas")
 
 
 def those_known(y: Any) -> tuple[Any, IntArray | slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,14 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unbin._frames import LONGEST_ID, column
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EncodingError, ReleaseError
 
 MAX_CATEGORIES = 1000
+MISSING = "(missing)"
+"""The category of people whose value is missing."""
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 
 
 def read_column(frame: Any, name: str) -> NDArray[Any]:
-    """Return a column without gaps, as numbers or as texts."""
+    """Return a column as numbers or as texts, NaN or None where a value is missing."""
     try:
         values = column(frame, name, role="formula")
     except ReleaseError:
@@ -27,21 +31,42 @@ def read_column(frame: Any, name: str) -> NDArray[Any]:
             f"column {name!r}: must be in the table of people, got {some or 'no columns'}; check "
             "the formula"
         ) from None
+    if values.dtype.kind == "O":
+        values = _objects(values)
+    if values.dtype.kind in "Mm" or (values.dtype.kind in "OU" and _are_dates(values)):
+        raise EncodingError(
+            f"column {name!r}: must hold numbers or categories, got dates; make what matters of "
+            "them a column: the year, the month, days since an event"
+        )
     if values.dtype.kind not in "biufOU":
         raise EncodingError(
             f"column {name!r}: must hold numbers or text, got {values.dtype}; convert it first"
         )
-    if values.dtype.kind == "O":
-        values = _objects(values)
-    gap = values != values
-    if values.dtype.kind in "OU":
-        gap = np.array([value is None or value == "" for value in values], dtype=bool)
-    if gap.any():
-        raise EncodingError(
-            f"column {name!r}, row {int(np.argmax(gap))} (counted from 0): must have a value, got "
-            f"{int(gap.sum())} missing; fill them, or leave those people out of the release too"
-        )
     return values
+
+
+def gaps(values: NDArray[Any]) -> BoolArray:
+    """Mark values that are missing."""
+    if values.dtype.kind in "OU":
+        return np.array([value is None or value == "" for value in values], dtype=bool)
+    return np.asarray(values != values)
+
+
+def refuse_gaps(name: str, values: NDArray[Any], *, new: bool = False) -> None:
+    """Raise if a value is missing, of the people of the fit or of new ones."""
+    gap = gaps(values)
+    if gap.any():
+        say = "leave those people out" if new else "say missing='drop' or missing='mean'"
+        raise EncodingError(
+            f"column {name!r}, row {int(np.argmax(gap)) + 1}: must have a value, got "
+            f"{int(gap.sum()):,} of {len(gap):,} missing; {say}, or fill them"
+        )
+
+
+def _are_dates(values: NDArray[Any]) -> bool:
+    """Tell whether all texts are dates."""
+    held = [value for value in values if value]
+    return bool(held) and all(_DATE.fullmatch(value) for value in held)
 
 
 def _objects(values: NDArray[Any]) -> NDArray[Any]:
@@ -109,7 +134,7 @@ def category_codes(name: str, values: NDArray[Any], known: tuple[str, ...]) -> I
         row = int(np.argmax(inverse == int(np.flatnonzero(unique == unseen[0])[0])))
         some = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
         raise EncodingError(
-            f"column {name!r}, row {row} (counted from 0): category {unseen[0]!r} was not in the "
+            f"column {name!r}, row {row + 1}: category {unseen[0]!r} was not in the "
             f"fit, which knows {some}; {len(unseen)} such, leave those people out or fit again"
         )
     return np.array([place[str(text)] for text in unique], dtype=np.int64)[inverse]

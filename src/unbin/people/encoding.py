@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
@@ -13,13 +14,28 @@ from numpy.typing import NDArray
 
 from unbin._typing import FloatArray
 from unbin.exceptions import EncodingError
-from unbin.people.columns import as_numbers, category_codes, find_categories, odd_one, read_column
+from unbin.people.columns import (
+    MISSING,
+    as_numbers,
+    category_codes,
+    find_categories,
+    gaps,
+    odd_one,
+    read_column,
+    refuse_gaps,
+)
 from unbin.people.formulas import Formula, parse_formula, quote
 
 MAX_COLUMNS = 5000
-_STATES = {"center", "scale", "ddof", "lower_bound", "upper_bound", "knots", "alpha", "norms2"}
-_FUNCTIONS: dict[str, Any] = {"log": np.log, "exp": np.exp, "sqrt": np.sqrt}
+MANY = 30
+"""Categories of a text column beyond which C() has to say that they are meant."""
+_STATES = {
+    "center", "scale", "ddof", "lower_bound", "upper_bound", "knots", "alpha", "norms2", "cyclic",
+    "constraints",
+}  # fmt: skip
 _VARIABLE = re.compile(r"v([0-9]+)(\)?)(?:\[(T\.)?([0-9]+)\])?")
+_WRITTEN = re.compile(r", (?:constraints='center'|\([-+0-9., e]*\))(?=\))")
+"""What a label need not repeat."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +51,21 @@ class Encoding:
         Centers, scales, knots and norms, by transform.
     names : tuple of str
         One per column of X.
+    means : dict
+        What stands for a missing number, by column; such a column has an indicator besides. A
+        missing category is one of its own.
     """
 
     formula: Formula
     categories: tuple[tuple[str, ...] | None, ...]
     state: dict[str, Any]
     names: tuple[str, ...]
+    means: dict[str, float] = field(default_factory=dict)
 
     @classmethod
-    def build(cls, formula: str, frame: Any) -> tuple[Encoding, FloatArray]:
+    def build(
+        cls, formula: str, frame: Any, *, missing: str = "error"
+    ) -> tuple[Encoding, FloatArray]:
         """Learn an encoding from people, and encode them.
 
         Parameters
@@ -52,6 +74,9 @@ class Encoding:
             See :mod:`unbin.people.formulas`. Columns of text are categories, with or without
             ``C()``.
         frame : pandas or polars frame, or mapping of columns
+        missing : {"error", "mean"}
+            Whether missing values are refused, or replaced by the mean of the column, with a
+            further column that marks them; a missing category becomes one of its own.
 
         Returns
         -------
@@ -61,8 +86,15 @@ class Encoding:
         """
         parsed = parse_formula(formula)
         values = [read_column(frame, variable.column) for variable in parsed.variables]
-        categories = tuple(_learn(parsed, k, array) for k, array in enumerate(values))
-        draft = cls(parsed, categories, {}, ())
+        means: dict[str, float] = {}
+        if missing == "mean":
+            means = _means(parsed, values)
+            values = [_marked(array) for array in values]
+        categories = tuple(
+            _learn(parsed, k, array, filled=parsed.variables[k].column in means)
+            for k, array in enumerate(values)
+        )
+        draft = cls(parsed, categories, {}, (), means)
         X, state, labels = draft._evaluate(values, {})
         names = tuple(_label(label, draft) for label in labels)
         if len(set(names)) < len(names) or not names:
@@ -71,12 +103,16 @@ class Encoding:
                 "the categories that look alike, or add a term"
             )
         _check_finite(X, names)
-        return cls(parsed, categories, state, names), X
+        return cls(parsed, categories, state, names, means), X
 
     def encode(self, frame: Any) -> FloatArray:
         """Return the features of other people, shape (n, d), as they were in the fit."""
         values = [read_column(frame, variable.column) for variable in self.formula.variables]
-        X, _, labels = self._evaluate(values, copy.deepcopy(self.state))
+        values = [
+            _marked(array) if known is not None and MISSING in known else array
+            for array, known in zip(values, self.categories, strict=True)
+        ]
+        X, _, labels = self._evaluate(values, _arrays(self.state))
         if tuple(_label(label, self) for label in labels) != self.names:
             raise EncodingError(
                 "encoding: must give the columns of the fit, got others; save the model again"
@@ -97,13 +133,18 @@ class Encoding:
             "categories": [None if known is None else list(known) for known in self.categories],
             "state": _plain(self.state),
             "names": list(self.names),
+            "means": dict(self.means),
         }
 
     @classmethod
     def from_json(cls, data: Any) -> Encoding:
         """Return the encoding that :meth:`to_json` wrote; the formula is parsed again."""
-        if not isinstance(data, dict) or set(data) != {"formula", "categories", "state", "names"}:
-            raise EncodingError("encoding: must have formula, categories, state and names")
+        keys = {"formula", "categories", "state", "names", "means"}
+        if not isinstance(data, dict) or set(data) != keys:
+            raise EncodingError("encoding: must have formula, categories, state, names and means")
+        means = data["means"]
+        if not isinstance(means, dict) or not all(map(_is_number, means.values())):
+            raise EncodingError("encoding: means must be numbers, by column")
         formula = parse_formula(data["formula"])
         known, names = data["categories"], data["names"]
         if not _is_texts(names) or not isinstance(known, list) or len(known) != len(
@@ -114,7 +155,7 @@ class Encoding:
             if not (_is_texts(categories) or (categories is None and not variable.categorical)):
                 raise EncodingError(f"encoding: categories of {variable.column!r} must be texts")
         categories = tuple(None if found is None else tuple(found) for found in known)
-        return cls(formula, categories, _check_state(data["state"]), tuple(names))
+        return cls(formula, categories, _check_state(data["state"]), tuple(names), means)
 
     def _evaluate(
         self, values: list[NDArray[Any]], state: dict[str, Any]
@@ -128,8 +169,10 @@ class Encoding:
         for k, (variable, known) in enumerate(
             zip(self.formula.variables, self.categories, strict=True)
         ):
+            if known is not None or variable.column not in self.means:
+                refuse_gaps(variable.column, values[k], new=bool(self.names))
             columns[f"v{k}"] = (
-                as_numbers(variable.column, values[k])
+                self._numbers(variable.column, values[k])
                 if known is None
                 else pandas.Categorical.from_codes(
                     category_codes(variable.column, values[k], known),
@@ -140,7 +183,7 @@ class Encoding:
         spec = ModelSpec.from_spec(text, transform_state=state, na_action="ignore", output="numpy")
         try:
             with np.errstate(all="ignore"):
-                matrix = spec.get_model_matrix(pandas.DataFrame(columns), context=_FUNCTIONS)
+                matrix = spec.get_model_matrix(pandas.DataFrame(columns), context=_functions())
         except (FormulaicError, ValueError, TypeError, IndexError) as error:
             cause = _cause(error)
             if "beyond upper and/or lower bounds" in cause:
@@ -154,28 +197,93 @@ class Encoding:
         labels = list(matrix.model_spec.column_names)
         keep = [k for k, label in enumerate(labels) if label != "Intercept"]
         X = np.asarray(matrix, dtype=np.float64)[:, keep]
-        return X, matrix.model_spec.transform_state, [labels[k] for k in keep]
+        place = {v.column: k for k, v in reversed(list(enumerate(self.formula.variables)))}
+        marks = [gaps(values[place[name]]).astype(np.float64) for name in self.means]
+        labels = [*(labels[k] for k in keep), *(f"{quote(name)}[missing]" for name in self.means)]
+        return np.column_stack([X, *marks]), _lists(matrix.model_spec.transform_state), labels
+
+    def _numbers(self, name: str, values: NDArray[Any]) -> FloatArray:
+        """Return a column of numbers, the mean of the fit where one is missing."""
+        found = as_numbers(name, values)
+        return np.where(gaps(found), self.means[name], found) if name in self.means else found
 
 
-def _learn(formula: Formula, k: int, values: NDArray[Any]) -> tuple[str, ...] | None:
-    """Return the categories of a variable, None if it is a number."""
+def _means(formula: Formula, values: list[NDArray[Any]]) -> dict[str, float]:
+    """Return the means of columns of numbers in which some are missing."""
+    found = {}
+    for variable, array in zip(formula.variables, values, strict=True):
+        gap = gaps(array)
+        if variable.categorical or array.dtype.kind in "OU" or not gap.any():
+            continue
+        if gap.all():
+            raise EncodingError(
+                f"column {variable.column!r}: must have a value in some rows, got none; leave it "
+                "out of the formula"
+            )
+        found[variable.column] = float(array[~gap].mean())
+    return found
+
+
+def _marked(values: NDArray[Any]) -> NDArray[Any]:
+    """Return texts with a category of its own for those that are missing."""
+    if values.dtype.kind not in "OU":
+        return values
+    gap = gaps(values)
+    return np.where(gap, MISSING, values).astype(object) if gap.any() else values
+
+
+def _functions() -> dict[str, Any]:
+    """Return what formulas may call beside what formulaic brings."""
+    pandas = import_module("pandas")
+
+    def cut(values: Any, edges: tuple[float, ...]) -> Any:
+        """Return which of the intervals between edges each value is in."""
+        array = np.asarray(values, dtype=np.float64)
+        names = [f"<= {edges[0]:g}"]
+        names += [f"({a:g}, {b:g}]" for a, b in itertools.pairwise(edges)]
+        codes = np.where(np.isnan(array), -1, np.searchsorted(edges, array, side="left"))
+        return pandas.Categorical.from_codes(codes, categories=[*names, f"> {edges[-1]:g}"])
+
+    return {"log": np.log, "exp": np.exp, "sqrt": np.sqrt, "cut": cut}
+
+
+def _learn(
+    formula: Formula, k: int, values: NDArray[Any], *, filled: bool
+) -> tuple[str, ...] | None:
+    """Return the categories of a variable, the reference first; None if it is a number."""
     variable = formula.variables[k]
     name = variable.column
+    if not filled:
+        refuse_gaps(name, values)
     if not variable.categorical:
         if values.dtype.kind not in "OU":
             return None
         odd = odd_one([str(value) for value in values])
         if odd is not None:
             raise EncodingError(
-                f"column {name!r}, row {odd} (counted from 0): must be a number like most of the "
-                f"column, got {str(values[odd])!r}; correct it, or write C({quote(name)})"
+                f"column {name!r}, row {odd + 1}: must be a number like most of the column, got "
+                f"{str(values[odd])!r}; correct it, or write C({quote(name)})"
             )
         if re.search(rf"\b(?!C\b)\w+\([^)]*\bv{k}\b", formula.terms):
             raise EncodingError(
                 f"column {name!r}: functions need numbers, got {str(values[0])!r}; write "
                 f"C({quote(name)})"
             )
-    return find_categories(name, values)
+    found = find_categories(name, values)
+    if len(found) > MANY and not variable.categorical:
+        raise EncodingError(
+            f"column {name!r}: has {len(found):,} different texts; is it an id? If they are "
+            f"categories, write C({quote(name)})"
+        )
+    if not variable.reference:
+        return found
+    if variable.reference not in found:
+        some = ", ".join(map(repr, found[:8])) + (", …" if len(found) > 8 else "")
+        raise EncodingError(
+            f"column {name!r}: the reference must be one of its categories, got "
+            f"{variable.reference!r} beside {some}; correct it"
+        )
+    return variable.reference, *(text for text in found if text != variable.reference)
 
 
 def _check_finite(X: FloatArray, names: tuple[str, ...]) -> None:
@@ -187,7 +295,7 @@ def _check_finite(X: FloatArray, names: tuple[str, ...]) -> None:
     if bad.any():
         row, k = map(int, np.argwhere(bad)[0])
         raise EncodingError(
-            f"{names[k]}, row {row} (counted from 0): must be finite, got {X[row, k]:g}; is a log "
+            f"{names[k]}, row {row + 1}: must be finite, got {X[row, k]:g}; is a log "
             "or root of 0 or of a negative number taken?"
         )
 
@@ -203,7 +311,7 @@ def _label(label: str, encoding: Encoding) -> str:
             return text
         return text + f"[{reduced or ''}{code if known is None else known[int(code)]}]"
 
-    return _VARIABLE.sub(word, label)
+    return _VARIABLE.sub(word, _WRITTEN.sub("", label))
 
 
 def _cause(error: BaseException) -> str:
@@ -211,6 +319,22 @@ def _cause(error: BaseException) -> str:
     while error.__cause__ is not None:
         error = error.__cause__
     return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _lists(value: Any) -> Any:
+    """Return state with lists in the place of arrays, so that states can be compared."""
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _arrays(state: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy of the state as transforms take it."""
+    state = copy.deepcopy(state)
+    for held in state.values():
+        if held.get("constraints") is not None:
+            held["constraints"] = np.array(held["constraints"])
+    return state
 
 
 def _plain(value: Any) -> Any:
@@ -239,11 +363,17 @@ def _check_held(key: str, value: Any) -> Any:
         return {int(k): _check_held("", item) for k, item in value.items()}
     if isinstance(value, list) and len(value) <= 1000:
         return [_check_held("", item) for item in value]
-    if value is None and key in ("center", "scale"):
+    if value is None and key in ("center", "scale", "constraints"):
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not np.isfinite(value):
+    if key == "cyclic" and isinstance(value, bool):
+        return value
+    if not _is_number(value):
         raise EncodingError(f"encoding: state must be finite numbers, got {value!r}")
     return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and np.isfinite(value)
 
 
 def _is_texts(value: Any) -> bool:

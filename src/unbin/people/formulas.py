@@ -6,10 +6,12 @@
     sum         := ["-"] product (("+" | "-") product)*       "-" only before 1
     product     := interaction ("*" interaction)*
     interaction := atom (":" atom)*
-    atom        := column | "C(" column ")" | call | "(" sum ")" | 0 | 1
+    atom        := column | category | call | "(" sum ")" | 0 | 1
+    category    := "C(" column ["," reference] ")" | "cut(" column "," edges ")"
+    reference   := 'text' | "Treatment(" 'text' ")"
     call        := function "(" expression ["," options] ")"
-    function    := log | exp | sqrt | center | scale | bs | poly
-    expression  := numbers, columns and calls with + - * / and parentheses
+    function    := I | log | exp | sqrt | center | scale | bs | ns | cr | poly
+    expression  := numbers, columns and calls with + - * / ** and parentheses
 
 A column is a name, or any text between backticks. What comes out is written afresh, with ``v0``,
 ``v1``, … in the place of columns, so that no text of the user reaches what evaluates it.
@@ -29,14 +31,19 @@ MAX_LENGTH = 10_000
 MAX_TERMS = 500
 MAX_DEPTH = 20
 _MAX_OPTION = 50
+_MAX_POWER = 10
 _MATHEMATICS = ("log", "exp", "sqrt", "center", "scale")
-_OPTIONS = {"bs": ("df", "degree"), "poly": ("degree",)}
-FUNCTIONS = ("C", *_MATHEMATICS, *_OPTIONS)
+_OPTIONS = {"bs": ("df", "degree"), "ns": ("df",), "cr": ("df",), "poly": ("degree",)}
+_USUAL = {"bs": ("degree", 3), "ns": ("df", 4), "cr": ("df", 4), "poly": ("degree", 1)}
+_NATURAL = ("ns", "cr")
+"""Natural cubic splines, linear beyond the range of the fit."""
+FUNCTIONS = ("C", "I", "cut", *_MATHEMATICS, *_OPTIONS)
 _TOKEN = re.compile(
     r"\s*(?:(?P<quoted>`[^`\n]+`)"
     r"|(?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?![\w.]))"
+    r"|(?P<text>\"[^\"\n]*\"|'[^'\n]*')"
     r"|(?P<name>[^\W\d]\w*)"
-    r"|(?P<mark>[-+*/:(),=~])"
+    r"|(?P<mark>\*\*|[-+*/:(),=~\[\]])"
     r"|(?P<end>$)"
     r"|(?P<bad>.))",
     re.S,
@@ -45,10 +52,14 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A column as a formula uses it: by its values, or as categories (``C``)."""
+    """A column as a formula uses it: by its values, or as categories (``C``).
+
+    ``reference`` is the category that others are compared with; empty for the first.
+    """
 
     column: str
     categorical: bool
+    reference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +160,8 @@ class _Parser:
         if self._next.text == "~":
             _refuse(self._next, "has no place here: the outcome is the release; leave it out")
         if self._next.kind != "end":
-            _refuse(self._next, "does not belong there; put + - : or * between terms")
+            hint = "write powers as I(x**2)" if self._next_is("**") else "put + - : or * between"
+            _refuse(self._next, f"does not belong there; {hint} terms")
         if not terms:
             raise FormulaError("formula: must name a column, got none; write for example 'age'")
         return Formula(self.text, terms, tuple(self.variables), self.intercept)
@@ -212,20 +224,66 @@ class _Parser:
         name = token.text
         if name not in FUNCTIONS:
             _refuse(token, f"is no function of formulas; use one of {', '.join(FUNCTIONS)}")
-        if within and (name == "C" or name in _OPTIONS):
+        if within and (name in ("C", "cut") or name in _OPTIONS):
             _refuse(token, "gives several columns; use it outside of other functions")
         self._take("(")
         if name == "C":
-            inside = self._column(self._take(), categorical=True)
+            column = self._take()
+            inside = self._column(column, categorical=True, reference=self._reference())
         else:
             inside = self._nested(self._expression)
-        if name in _OPTIONS:
+        if name == "cut":
+            inside += self._edges()
+        elif name in _OPTIONS:
             inside += self._options(name)
         self._take(")")
-        return f"{name}({inside})"
+        return f"cr({inside}, constraints='center')" if name in _NATURAL else f"{name}({inside})"
+
+    def _reference(self) -> str:
+        """Read ``, "low"`` or ``, Treatment("low")``; numbers name a category as well."""
+        if not self._next_is(","):
+            return ""
+        self.at += 1
+        named = self._next.text == "Treatment"
+        if named:
+            self.at += 1
+            self._take("(")
+            if self._next.text == "reference":
+                self.at += 1
+                self._take("=")
+        token = self._take()
+        if token.kind not in ("text", "number"):
+            _refuse(token, "stands where a category should; write C(x, 'low')")
+        if named:
+            self._take(")")
+        return token.text[1:-1] if token.kind == "text" else token.text
+
+    def _edges(self) -> str:
+        """Read ``, 18, 65`` or ``, [18, 65]``: where cut() divides, in order."""
+        edges: list[float] = []
+        self._take(",")
+        listed = self._next_is("[")
+        self.at += listed
+        while True:
+            sign = -1.0 if self._next_is("-") else 1.0
+            self.at += sign < 0
+            token = self._take()
+            if token.kind != "number" or not abs(float(token.text)) < float("inf"):
+                _refuse(token, "stands where an edge should; write cut(age, 18, 65)")
+            edges.append(sign * float(token.text))
+            if len(edges) > 1 and edges[-1] <= edges[-2]:
+                _refuse(token, "must be above the edge before it")
+            if not self._next_is(","):
+                break
+            self.at += 1
+        if listed:
+            self._take("]")
+        if len(edges) > _MAX_OPTION:
+            _refuse(self._next, f"comes after more than {_MAX_OPTION} edges; use fewer")
+        return f", ({', '.join(map(repr, edges))},)"
 
     def _options(self, name: str) -> str:
-        """Read ``, 3`` or ``, df=5, degree=2``; poly must have a degree."""
+        """Read ``, 3`` or ``, df=5, degree=2``; without any the usual one is written."""
         found: dict[str, int] = {}
         allowed = _OPTIONS[name]
         while self._next_is(","):
@@ -241,14 +299,12 @@ class _Parser:
             if not re.fullmatch(r"[0-9]+", value.text) or not 1 <= int(value.text) <= _MAX_OPTION:
                 _refuse(value, f"must be a whole number from 1 to {_MAX_OPTION}")
             found[key] = int(value.text)
-        if name == "poly":
-            found.setdefault("degree", 1)
-        elif not found:
-            found["degree"] = 3
+        if not found or (name == "poly" and "degree" not in found):
+            found |= dict([_USUAL[name]])
         return "".join(f", {key}={value}" for key, value in found.items())
 
     def _expression(self) -> str:
-        return self._chain("+-", lambda: self._chain("*/", self._unary))
+        return self._chain("+-", lambda: self._chain("*/", self._power))
 
     def _chain(self, marks: str, part: Callable[[], str]) -> str:
         text = part()
@@ -256,10 +312,21 @@ class _Parser:
             text += f" {self._take().text} {part()}"
         return text
 
+    def _power(self) -> str:
+        if self._next_is("-"):
+            self.at += 1
+            return self._nested(lambda: f"-{self._power()}")
+        base = self._unary()
+        if not self._next_is("**"):
+            return base
+        self.at += 1
+        token = self._take()
+        if not re.fullmatch(r"[0-9]+", token.text) or not 1 <= int(token.text) <= _MAX_POWER:
+            _refuse(token, f"must be a whole power from 1 to {_MAX_POWER}")
+        return f"{base}**{token.text}"
+
     def _unary(self) -> str:
         token = self._take()
-        if token.text == "-":
-            return self._nested(lambda: f"-{self._unary()}")
         if token.text == "(":
             return f"({self._nested(lambda: self._ended(self._expression()))})"
         if token.kind == "number":
@@ -277,7 +344,7 @@ class _Parser:
 
     # -- pieces ----------------------------------------------------------------------------------
 
-    def _column(self, token: _Token, *, categorical: bool = False) -> str:
+    def _column(self, token: _Token, *, categorical: bool = False, reference: str = "") -> str:
         if token.kind == "quoted":
             name = token.text[1:-1]
         elif token.kind == "name":
@@ -286,7 +353,7 @@ class _Parser:
                 _refuse(token, "looks like Python's own; put a column of that name in backticks")
         else:
             _refuse(token, "stands where a column should; name one, odd names in backticks")
-        variable = Variable(name, categorical)
+        variable = Variable(name, categorical, reference)
         if variable not in self.variables:
             self.variables.append(variable)
         return f"v{self.variables.index(variable)}"

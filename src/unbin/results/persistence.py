@@ -92,7 +92,8 @@ def save(
     path : str or path
         Written whole or not at all.
     encoding : Encoding, optional
-        How columns became X, so that new people can be encoded alike.
+        How columns became X, so that new people can be encoded alike; that of a model of
+        ``unbin.glm`` is saved in any case.
     inputs : dict, optional
         SHA-256 of the input files, by name.
     public : bool, optional
@@ -125,6 +126,8 @@ def model_text(
     check_is_fitted(model)
     if encoding is not None:
         check_kind("encoding", encoding, Encoding, instead="what encoded the columns, or None")
+    else:
+        encoding = getattr(model, "encoding_", None)
     names = getattr(model, "feature_names_in_", None)
     data = {
         "format": FORMAT,
@@ -227,6 +230,8 @@ def _restore(data: dict[str, Any]) -> SavedModel:
         model.feature_names_in_ = np.array(names, dtype=object)
     if encoding is not None and len(encoding.names) != d:
         raise ModelFileError(f"encoding: must give {d} columns, got {len(encoding.names)}")
+    if encoding is not None:
+        model.encoding_ = encoding
     return SavedModel(
         model,
         encoding,

@@ -13,12 +13,14 @@ from types import ModuleType
 from typing import Any
 
 from unbin._checks import check_choice, check_flag, check_whole
+from unbin._frames import column_names, is_missing
 from unbin.exceptions import ParameterError, ReadError, ReleaseError
 from unbin.release.readers import acs, cms, eurostat, nhs, tidy, wonder
 from unbin.release.readers.downloads import read_sheets
-from unbin.release.readers.files import ENCODINGS, HEADERS, MAX_BYTES
+from unbin.release.readers.files import ENCODINGS, HEADERS, MAX_BYTES, collect
 from unbin.release.readers.options import Options, check_options
 from unbin.release.readers.sheets import Sheet, listed, read_error
+from unbin.release.readers.workbooks import cell_text
 from unbin.release.release import Release
 from unbin.release.words import plural
 
@@ -140,6 +142,28 @@ def read_releases(path: str | os.PathLike[str], **settings: Any) -> dict[str, Re
     if not read:
         _chosen(found)
     return {each.table_name(): _read(each, options, own["public"]) for each in read}
+
+
+def read_frame(frame: Any, *, name: str = "frame", **settings: Any) -> Release:
+    """Read a published table from a frame or a mapping of columns, as if it were a file.
+
+    Parameters
+    ----------
+    frame : pandas or polars frame, Arrow table, or mapping of columns
+    name : str
+        What messages call it.
+    **settings
+        ``dialect``, ``block``, ``label``, ``count`` and the like, as for :func:`read_release`.
+    """
+    dialect, public = settings.pop("dialect", None), settings.pop("public", None)
+    options = check_options(Options(**settings))
+    columns = (
+        frame if isinstance(frame, Mapping) else {n: frame[n] for n in column_names(frame) or []}
+    )
+    texts = [["" if is_missing(v) else cell_text(v) for v in values] for values in columns.values()]
+    records = [list(map(str, columns)), *map(list, zip(*texts, strict=True))]
+    sheet = collect(enumerate(records, 1), name, options.where)
+    return _read(_chosen([_locate(sheet, options, dialect, None)]), options, public)
 
 
 @dataclass(frozen=True, slots=True)
