@@ -6,10 +6,11 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy import sparse
 
-from unbin import Release
+from unbin import AggregatedGLM, Release, _frames
 from unbin._frames import as_floats, as_text, column
-from unbin.exceptions import BlockError
+from unbin.exceptions import BlockError, DomainError
 
 IDS = [
     (["05001", "5001"], ["05001", "5001"]),
@@ -139,3 +140,23 @@ def test_whole_ids_match_across_types():
     release = Release.from_values({"block": [1, 1, 20], "value": [1.0, 2.0, 3.0]})
     for ids in ([20, 1, 1], [20.0, 1.0, 1.0], ["20", "1", "1"], pl.Series([20, 1, 1])):
         assert release.align(ids).blocks.tolist() == ["20", "1", "1"]
+
+
+def test_a_column_of_text_is_named():
+    people = pd.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]})
+    for frame in (people, pl.from_pandas(people), people.astype({"sex": "category"})):
+        with pytest.raises(DomainError, match=r"X, column .sex.: must hold numbers, got .*; e"):
+            AggregatedGLM().fit(frame, [1.0, 2.0])
+
+
+def test_sparse_features_are_those_of_the_dense_matrix(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, y = rng.poisson(0.5, size=(200, 3)), rng.normal(size=200)
+    dense = AggregatedGLM().fit(X, y)
+    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
+        model = AggregatedGLM().fit(kind(X), y)
+        np.testing.assert_array_equal(model.coef_, dense.coef_)
+        np.testing.assert_array_equal(model.predict(kind(X)), dense.predict(X))
+    monkeypatch.setattr(_frames, "LARGEST_DENSE", 10)
+    with pytest.raises(DomainError, match=r"X: a sparse matrix is made dense, which takes 0\.0 G"):
+        AggregatedGLM().fit(sparse.csr_matrix(X), y)

@@ -11,6 +11,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from narwhals.exceptions import DuplicateError
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from unbin._checks import LARGEST
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
@@ -20,6 +21,9 @@ LONGEST_ID = 1000
 """Characters of a block id."""
 CROSSED = " | "
 """Stands between the ids of a block that is a cell of several columns: "65-74 | f"."""
+_NO_NUMBERS = (nw.String, nw.Categorical, nw.Enum, nw.Date, nw.Datetime)
+LARGEST_DENSE = 2**32
+"""Bytes that a sparse matrix may take when it is dense."""
 OUTSIDE = "(outside the table)"
 """The block of people whom a table does not count."""
 
@@ -375,6 +379,32 @@ def is_source(X: Any) -> bool:
 def is_dask(X: Any) -> bool:
     """Tell whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
+
+
+def as_dense(X: Any) -> Any:
+    """Return features as scikit-learn takes them: sparse ones dense, frames all of numbers."""
+    if issparse(X):
+        matrix: Any = X
+        size = 8 * matrix.shape[0] * matrix.shape[1]
+        if size > LARGEST_DENSE:
+            raise DomainError(
+                f"X: a sparse matrix is made dense, which takes {size / 2**30:.1f} GiB here; pass "
+                "a matrix of tabmat (unbin[fast])"
+            )
+        return matrix.toarray()
+    frame = None if isinstance(X, np.ndarray) else _frame(X)
+    for series in () if frame is None else frame.iter_columns():
+        kind = series.dtype
+        if kind in _NO_NUMBERS or (kind == nw.Object and not _all_numbers(series)):
+            raise DomainError(
+                f"X, column {series.name!r}: must hold numbers, got {kind}; encode it, or fit with "
+                "unbin.glm, which takes a formula"
+            )
+    return X
+
+
+def _all_numbers(series: Any) -> bool:
+    return all(isinstance(value, Real) or is_missing(value) for value in series)
 
 
 def is_wide(X: Any) -> bool:

@@ -23,7 +23,7 @@ from unbin._checks import (
     path_or_none,
     value_or_auto,
 )
-from unbin._frames import as_floats, is_wide, refuse_masked
+from unbin._frames import as_dense, as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
@@ -582,6 +582,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         known = FAMILIES.get(self.family) if isinstance(self.family, str) else None
+        tags.input_tags.sparse = True
         tags.target_tags.positive_only = known is not None and known().domain.low >= 0
         return tags
 
@@ -718,7 +719,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         if is_wide(X):
             return check_columns(self, X)
         X = encoded(X, getattr(self, "encoding_", None))
-        X = refuse_masked(X, where="X")
+        X = as_dense(refuse_masked(X, where="X"))
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _etas(

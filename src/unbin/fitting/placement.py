@@ -12,7 +12,15 @@ from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
 from unbin._checks import check_choice, check_flag, check_width
-from unbin._frames import as_floats, is_source, is_wide, refuse_huge, refuse_masked, take_rows
+from unbin._frames import (
+    as_dense,
+    as_floats,
+    is_source,
+    is_wide,
+    refuse_huge,
+    refuse_masked,
+    take_rows,
+)
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import AlignmentError, DomainError, EngineError, FitError, ParameterError
 from unbin.families import Family
@@ -150,6 +158,7 @@ def place(
         X, given = features_in(X, given.features), Given(offset)
     X = refuse_masked(X, where="X")
     engine.check(X)
+    X = as_dense(X)
     own = engine.owns(X)
     targets = as_targets(y) if given.block is None else None
     if targets is not None:
