@@ -1,6 +1,7 @@
 """unbin.glm: one call from a frame and tables to a fitted model."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import pytest
 
 import unbin
 from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
+from unbin.fitting.naming import with_names
 from unbin.people.encoding import Encoding
 
 N, B = 4000, 80
@@ -207,3 +209,24 @@ def test_weights_offset_and_known_outcomes_are_columns():
 def test_bad_calls(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_reasons_name_features_and_tables():
+    bent = Y + 0.004 * (AGE - 50) ** 2
+    decade = np.char.add((AGE // 10).astype(int).astype(str), "0s")
+    people = PEOPLE.assign(decade=decade, same=1.0)
+    tables = {
+        "county": unbin.aggregate(bent, COUNTY, bins=6),
+        "decade": unbin.aggregate(bent, decade, bins=6),
+    }
+    with pytest.warns(UserWarning, match="not estimable: 1 of 2 features are the same for every"):
+        model = fitted(people, tables, "age + same")
+    reasons = " ".join(model.diagnostics_.reasons)
+    assert "(same), and the intercept takes up their effect" in reasons
+    (fit,) = model._fits
+    numbered = replace(fit.diagnostics, reasons=("blocks of table 2 differ", "of feature 0 is"))
+    named = with_names(replace(fit, diagnostics=numbered), ["age", "same"])
+    assert named.diagnostics.reasons == ("blocks of decade differ", "of age is")
+    ordinal = fitted(people, tables, "age", family="ordinal").diagnostics_.reasons
+    assert ordinal
+    assert "family='ordinal'" not in " ".join(ordinal)

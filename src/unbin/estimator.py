@@ -46,6 +46,7 @@ from unbin.fitting.inputs import (
 )
 from unbin.fitting.methods import METHODS
 from unbin.fitting.model import Fit, Settings, TableFit
+from unbin.fitting.naming import with_names
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
@@ -366,10 +367,11 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             fits = [method(*target, family, settings) for target in placed.targets]
         if hasattr(self, "encoding_"):  # of a fit before this one
             del self.encoding_
+        note_columns(self, placed.n_features, placed.names)
+        fits = [with_names(fit, feature_names(self)) for fit in fits]
         self._assign(
             fits, several=placed.several, offset=offset is not None, release=not placed.observed
         )
-        note_columns(self, placed.n_features, placed.names)
         for fit in fits:
             warn_of(fit)
         return self

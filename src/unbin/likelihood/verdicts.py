@@ -272,7 +272,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
         found.append(
             f"the tables differ from the model {fit.misfit / fit.df:.1f} times as much as it says, "
             "and standard errors of several tables rest on it: the family is wrong, or effects are "
-            "not what the features say; try family='ordinal', or curved effects"
+            f"not what the features say; try {_options(family, fit, _ORDINAL, 'curved effects')}"
         )
     tests = fit.specification
     if tests is None:
@@ -280,19 +280,30 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     if tests.shape.p_value < _shape_level(fit) and not fit.robust and _moves(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
-            f"{tests.shape.p_value:.2g}): {_EITHER}; try family='ordinal', robust=True, or more "
-            "tables"
+            f"{tests.shape.p_value:.2g}): {_EITHER}; try "
+            f"{_options(family, fit, _ORDINAL, _ROBUST, 'curved effects', 'more tables')}"
         )
     elif tests.context.p_value < _CONTEXT_LEVEL and len(design.scale) == d:
         found.append(
             "block means of the features have effects of their own (score test, p = "
-            f"{tests.context.p_value:.2g}): {_EITHER}; try family='ordinal', contextual=True, or "
-            "more tables"
+            f"{tests.context.p_value:.2g}): {_EITHER}; try "
+            f"{_options(family, fit, _ORDINAL, 'contextual=True', 'more tables')}"
         )
     worst = worst_extension(tests.extensions)
     if worst is not None:
         found.append(_extension_text(worst))
     return found
+
+
+_ORDINAL, _ROBUST = "family='ordinal'", "robust=True"
+
+
+def _options(family: Family, fit: LikelihoodFit, *options: str) -> str:
+    """Return what may help, without what the fit is already or cannot be: "a, b or c"."""
+    vain = {_ORDINAL} if family.free_shape else set()
+    vain |= {_ROBUST} if fit.tables or fit.robust else set()
+    left = [each for each in options if each not in vain]
+    return " or ".join(filter(None, [", ".join(left[:-1]), left[-1]]))
 
 
 def _moves(design: Design, fit: LikelihoodFit, d: int) -> bool:
