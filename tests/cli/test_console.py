@@ -1,9 +1,12 @@
 """Every command: errors on one line, help, and nothing done before its folder is tried."""
 
+import subprocess
+import sys
 from importlib import import_module
 
 import pytest
 
+import unbin
 from tests.helpers.cli import run
 from tests.helpers.processes import run_python
 
@@ -103,3 +106,11 @@ def test_help_imports_no_numerics():
         "print([name for name in heavy if name in sys.modules])"
     )
     assert run_python(code) == "[]"
+
+
+def test_the_version_is_told():
+    assert run("--version").stdout == f"unbin {unbin.__version__}\n"
+    done = subprocess.run(
+        [sys.executable, "-m", "unbin", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"unbin {unbin.__version__}\n"

@@ -13,7 +13,7 @@ def test_predict_prints_and_writes_csv(folder, tmp_path):
     frame = pd.DataFrame(
         {"age": [50.0, 60.0], "C(sex)[T.m]": [0.0, 1.0], "log(los)": np.log([2.0, 3.0])}
     )
-    first, second = model.predict(frame).tolist()
+    first, second = (float(f"{mean:.6g}") for mean in model.predict(frame))
     args = ("predict", folder / "out" / "model.json", tmp_path / "new.csv")
     result = run(*args)
     assert result.stdout == f"prediction\n{first!r}\n{second!r}\n"

@@ -4,6 +4,7 @@ import gzip
 from importlib.util import find_spec
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -126,3 +127,25 @@ def test_a_query_reads_files_and_is_locked(tmp_path, monkeypatch):
         ask("SELECT x FROM 'https://127.0.0.1:1/people.csv'", "x")
     with pytest.raises(ReadError, match="Table with name columns does not exist"):
         ask("SELECT a FROM columns", "a")  # a variable of the program
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_people_of_a_folder_and_of_a_pattern(kind, tmp_path):
+    whole = pd.DataFrame({"id": ["007", "008", "009"], "age": [1.0, 2.0, 3.5]})
+    for k, part in enumerate((whole[:2], whole[2:])):
+        path = tmp_path / f"part{k}.{kind}"
+        part.to_csv(path, index=False) if kind == "csv" else part.to_parquet(path)
+    for source in (str(tmp_path), str(tmp_path / f"part*.{kind}")):
+        people = read_people(source, text=["id"], columns=["id", "age"])
+        assert people.column("id").tolist() == ["007", "008", "009"]
+        assert people.column("age").tolist() == [1.0, 2.0, 3.5]
+        assert len(people.sha256) == 64
+    with pytest.raises(ReadError, match="must hold tables of people, got no file; name CSV"):
+        read_people(str(tmp_path / "x*"), text=[], columns=["age"])
+
+
+def test_files_of_a_folder_have_the_same_columns(tmp_path):
+    (tmp_path / "a.csv").write_text("age,sex\n1,f\n")
+    (tmp_path / "b.csv").write_text("age\n1\n")
+    with pytest.raises(ReadError, match="same columns, got .sex. in one of"):
+        read_people(str(tmp_path), text=["sex"], columns=["age", "sex"])

@@ -7,25 +7,36 @@ from typing import Annotated
 
 import typer
 
+from unbin import __version__
 from unbin.cli import options
 from unbin.cli.aggregate import aggregate
 from unbin.cli.audit import audit
 from unbin.cli.check import check
-from unbin.cli.console import reported
+from unbin.cli.console import reported, say
 from unbin.cli.fit import fit
 from unbin.cli.predict import predict
 
 app = typer.Typer(
     name="unbin",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
 
+def _show_version(value: bool) -> None:
+    if value:
+        say(f"unbin {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
     """Fit generalised linear models when the outcome was only published as a table.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex)"

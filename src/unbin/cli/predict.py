@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from unbin.people.reading import People
     from unbin.results.persistence import SavedModel
 
+_DIGITS = 6
+"""Significant digits of a prediction: more would claim a precision that no fit has."""
 _NONE = "0"
 """What --offset says for nobody's."""
 
@@ -70,7 +72,8 @@ def predict(
     columns: dict[str, Any] = {}
     if identifier is not None:
         columns[identifier] = rows.column(identifier)
-    columns["prediction"] = saved.model.predict(X, blocks=blocks, offset=_offset(rows, offset))
+    means = saved.model.predict(X, blocks=blocks, offset=_offset(rows, offset))
+    columns["prediction"] = [float(f"{mean:.{_DIGITS}g}") for mean in means]
     text = csv_text(columns)
     if output is None:
         say(text.removesuffix("\n"))

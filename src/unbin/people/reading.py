@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import glob
 import gzip
 import hashlib
 import io
+import os
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -40,6 +42,7 @@ fit into memory. One SELECT cannot write, attach or set anything either."""
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 _MISSING = frozenset({"", "NA", "N/A", "NaN", "nan", "NULL", "null", "."})
 _LONGEST_HEADER = 2**24
+_SUFFIXES = (".csv", ".tsv", ".txt", ".gz", ".parquet")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +85,9 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
     Parameters
     ----------
     source : str
-        Path of a CSV, TSV or Parquet file (text may be gzipped), or ``duckdb:`` and a query: one
-        SELECT over files that DuckDB reads by itself.
+        Path of a CSV, TSV or Parquet file (text may be gzipped), of a folder of them, a pattern
+        such as ``people/*.parquet``, or ``duckdb:`` and a query: one SELECT over files that DuckDB
+        reads by itself.
     text : collection of str
         Columns to be kept as text: block ids and categories, so that "05001" keeps its zero. Others
         are numbers where every value is one, else text.
@@ -93,7 +97,53 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
     columns, text = dict.fromkeys(columns), frozenset(text)  # found at once among many
     if source.startswith(QUERY):
         return _query(source, columns)
+    read = [_read_file(path, columns) for path in _files(source)]
+    parts = [part for part, _ in read]
+    people = parts[0] if len(parts) == 1 else _together(Path(source).name, parts)
+    if any(typeless for _, typeless in read):
+        numbers = {
+            name: to_numbers(values)
+            for name, values in people.columns.items()
+            if name not in text and values.dtype.kind == "O"
+        }
+        people = replace(people, columns=people.columns | numbers)
+    return _checked(people, columns)
+
+
+def _files(source: str) -> list[Path]:
+    """Return the files of a folder or a pattern, in order; else the one that is named."""
     path = Path(source)
+    if os.path.isdir(path):
+        found = sorted(each for each in path.iterdir() if each.suffix in _SUFFIXES)
+    elif any(mark in source for mark in "*?[") and not os.path.exists(path):
+        found = sorted(map(Path, glob.glob(source)))
+    else:
+        return [path]
+    if not found:
+        raise ReadError(
+            f"{source}: must hold tables of people, got no file; name CSV, TSV or Parquet files"
+        )
+    return found
+
+
+def _together(name: str, parts: list[People]) -> People:
+    """Return the people of several files, one after the other."""
+    for part in parts[1:]:
+        odd = set(part.columns) ^ set(parts[0].columns)
+        if odd:
+            raise ReadError(
+                f"{name}: files must have the same columns, got {sorted(odd)[0]!r} in one of "
+                f"{parts[0].name} and {part.name} only; add it"
+            )
+    columns = {
+        each: np.concatenate([part.columns[each] for part in parts]) for each in parts[0].columns
+    }
+    sha256 = hashlib.sha256("".join(part.sha256 for part in parts).encode()).hexdigest()
+    return People(name, columns, parts[0].names, sha256)
+
+
+def _read_file(path: Path, columns: Collection[str]) -> tuple[People, bool]:
+    """Read one file, and tell whether all its cells are text, as those of CSV are."""
     try:
         odd = not_a_file(path)
         if odd is not None:
@@ -109,11 +159,8 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
     if magic == _PARQUET:
         names, found = _parquet(path, columns)
     else:
-        names, texts = _csv(path, columns, zipped=magic[:2] == _GZIP)
-        found = {
-            name: values if name in text else to_numbers(values) for name, values in texts.items()
-        }
-    return _checked(People(path.name, found, names, sha256), columns)
+        names, found = _csv(path, columns, zipped=magic[:2] == _GZIP)
+    return People(path.name, found, names, sha256), magic != _PARQUET
 
 
 def _checked(people: People, columns: Collection[str]) -> People:

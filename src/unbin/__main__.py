@@ -1,0 +1,5 @@
+"""``python -m unbin`` is the ``unbin`` command."""
+
+from unbin.cli import main
+
+main()
