@@ -147,5 +147,5 @@ def test_people_of_a_folder_and_of_a_pattern(kind, tmp_path):
 def test_files_of_a_folder_have_the_same_columns(tmp_path):
     (tmp_path / "a.csv").write_text("age,sex\n1,f\n")
     (tmp_path / "b.csv").write_text("age\n1\n")
-    with pytest.raises(ReadError, match="same columns, got .sex. in one of"):
+    with pytest.raises(ReadError, match="same columns, got 'sex' in one of"):
         read_people(str(tmp_path), text=["sex"], columns=["age", "sex"])
