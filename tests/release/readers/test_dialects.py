@@ -274,35 +274,6 @@ def test_acs_without_people(write):
     assert release.blocks.tolist() == ["02"]
 
 
-def test_wonder_ages():
-    release = fixture("wonder_ages.txt")
-    assert release.blocks.tolist() == [f"{k:05d}" for k in range(1001, 1017, 2)]
-    lower, upper, count = bins(release, "01001")
-    assert lower[:3] == [-INF, 1, 5]
-    assert upper[-2:] == [85, INF]
-    assert set(intervals(release, "01001")) >= {(count[-1], count[-1])}
-    assert "suppressed cells (0–9)" in source(release)
-    assert "8 rows of unknown value left out" in source(release)
-
-
-def test_wonder_events():
-    release = fixture("wonder_deaths.txt")
-    lower, upper, _ = bins(release, "01001")
-    assert lower == upper == [0, 1]
-    text = (FIXTURES / "wonder_deaths.txt").read_text()
-    n_hidden = sum("\tSuppressed\t" in line for line in text.splitlines())
-    assert n_hidden >= 1
-    assert f"{n_hidden} suppressed cell" in source(release)
-    assert "1 for Deaths and 0 for the rest of Population" in source(release)
-
-
-def test_wonder_without_suppressed_cells(write):
-    lines = (FIXTURES / "wonder_deaths.txt").read_text().splitlines(keepends=True)
-    release = read_release(write("".join(line for line in lines if "\tSuppressed\t" not in line)))
-    assert len(release) >= 10
-    assert release.histogram.lower[:2].tolist() == [0, 1]
-
-
 def test_cms():
     release = fixture("cms_providers.csv")
     lower, upper, _ = bins(release, "1003000000")
