@@ -19,7 +19,7 @@ import fuzz
 from tests.helpers.paths import FIXTURES
 from unbin import read_release
 from unbin.exceptions import ParameterError, ReadError
-from unbin.release.readers import build, eurostat, files
+from unbin.release.readers import build, files, wonder
 
 TIDY = "block,lower,upper,count\na,,10,12\na,10,20,30\nb,,15,21\nb,15,,19\n"
 ACS = (FIXTURES / "acs_b19001.csv").read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def parquet(columns):
 QUANTILES = "block,quantile,value\na,0.25,1\na,0.5,2\n"
 LABELS = "block,label,count\na,0-4,1\na,5-9,2\na,10+,3\n"
 LONG = "GEOID,NAME,variable,estimate,moe\n01,x,B19001_001,7,1\n01,x,B19001_002,7,1\n"
-EURO_WHERE = {"where": {"currency": "EUR"}}
+EURO_WHERE = {"where": {"currency": "EUR", "TIME_PERIOD": "2023"}}
 
 # name: (content, options, what the message says after the name of the file)
 CASES = {
@@ -239,7 +239,7 @@ CASES = {
     "eurostat-value": (tidy("D1,TC,EUR,AT\t", "D1,TC,EUR,AT\tx", text=EURO), {"where": {"currency": "EUR", "TIME_PERIOD": "2021"}}, ", row 2, column 'OBS_VALUE': must be a number, got 'x[0-9]+'"),
     "eurostat-quantile": (EURO.replace("D3", "D13"), EURO_WHERE, ", row [0-9]+, column 'quantile': must be a quantile such as D1, Q1, QU1 or P95, got 'D13'; leave"),
     "eurostat-missing": (re.sub(r"\t.*", "\t: \t: \t: ", EURO.replace("\t2021 \t2022 \t2023 ", "@")).replace("@", "\t2021 \t2022 \t2023 "), EURO_WHERE, ": must hold values, got missing ones only; choose others"),
-    "eurostat-no-quantile": ("freq,unit,geo\\TIME_PERIOD\t2020\nA,EUR,AT\t5\n", {}, ": must be a table of quantiles by geo, got no 'quantile' among"),
+    "eurostat-no-quantile": ("freq,unit,geo\\TIME_PERIOD\t2020\nA,EUR,AT\t5\n", {}, ": must say what its values are in a column 'statinfo' or 'indic_il', got 'freq'"),
     "eurostat-falling": (tidy("A,D1,TC,EUR,AT\t", "A,D1,TC,EUR,AT\t9\t9\t99999999\n#\t", text=EURO).replace("#\t", "A,P1,TC,NAC,AT\t"), EURO_WHERE, ", row 2: block 'AT': order statistics must not decrease"),
     # -- Parquet
     "parquet-magic-only": (b"PAR1", {}, r": must be a whole Parquet file, got damaged data \("),
@@ -350,12 +350,10 @@ def test_a_table_with_too_many_cells(tmp_path, monkeypatch):
         read_release(path)
 
 
-def test_a_wide_table_with_too_many_cells(monkeypatch):
-    monkeypatch.setattr(eurostat, "MAX_CELLS", 10)
-    with pytest.raises(
-        ReadError, match=r"must have fewer cells, got 324 series of 3 periods; choo"
-    ):
-        read_release(FIXTURES / "eurostat_ilc_di01.tsv")
+def test_too_many_cells_that_are_not_listed(monkeypatch):
+    monkeypatch.setattr(wonder, "MAX_CELLS", 10)
+    with pytest.raises(ReadError, match=r"must have fewer cells, got 2 blocks of 9 bins; choose"):
+        read_release(FIXTURES / "wonder_births.txt", where={"Year": "2018"})
 
 
 def test_a_damaged_page_of_parquet(tmp_path):
