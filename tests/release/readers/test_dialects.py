@@ -274,32 +274,6 @@ def test_acs_without_people(write):
     assert release.blocks.tolist() == ["02"]
 
 
-def test_cms():
-    release = fixture("cms_providers.csv")
-    lower, upper, _ = bins(release, "1003000000")
-    assert lower == [-INF, 65, 75, 85]
-    assert upper == [65, 75, 85, INF]
-    assert release.histogram.closed == "left"
-    long = fixture("cms_counties.csv")
-    assert bins(long, "01001")[0] == [-INF, 65, 75, 85]
-    assert long.histogram.closed == "left"
-    lows = {pair for block in long.blocks for pair in intervals(long, block) if pair[0] != pair[1]}
-    assert lows == {(1, 10)}
-
-
-def test_cms_exact(write):
-    text = "Bene_Geo_Cd,Tot_Benes,Bene_Age_LT_65_Cnt,Bene_Age_65_74_Cnt,Bene_Age_GT_74_Cnt\n"
-    release = read_release(write(text + "01001,60,11,20,29\n"))
-    assert bins(release, "01001") == [[-INF, 65, 75], [65, 75, INF], [11, 20, 29]]
-    assert source(release) == "cms, block 'Bene_Geo_Cd'"
-
-
-def test_cms_one_of_two_outcomes(write):
-    text = "Bene_Geo_Cd,Bene_Age_LT_65_Cnt,Bene_Age_GE_65_Cnt,Bene_Chr_LT_2_Cnt,Bene_Chr_GE_2_Cnt\n"
-    release = read_release(write(text + "01001,20,30,40,10\n"), label="bene_chr")
-    assert bins(release, "01001") == [[-INF, 2], [2, INF], [40, 10]]
-
-
 def test_nhs():
     release = fixture("nhs_contacts.csv")
     assert release.blocks.tolist()[0] == "R00A"

@@ -18,7 +18,7 @@ from unbin.release.readers.cells import Cell, Scheme, add_cells, parse_cell
 from unbin.release.readers.dimensions import is_number, mixture_error
 from unbin.release.readers.files import MAX_CELLS
 from unbin.release.readers.labels import Label, is_unknown, parse_label
-from unbin.release.readers.long import edges_of, pick
+from unbin.release.readers.long import edges_of, pick, share_bins
 from unbin.release.readers.numbers import parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown, texts_of
@@ -389,26 +389,7 @@ def _events(data: Table, totals: Table, roles: _Roles, options: Options, query: 
     population = data.parse(people, parse_whole)
     ids = check_ids(data, roles.block)
     _refuse_mixtures(data, roles, ids)
-    others = []
-    for row, cell, n in zip(data.rows, cells, population, strict=True):
-        high = n if cell.high is None else cell.high
-        if cell.low > n:
-            raise data.error(
-                f"counts must not exceed the population, got {cell.low:,} of {n:,}; check which "
-                "column counts what",
-                row=row,
-                column=count,
-            )
-        others.append(Cell(max(n - high, 0), n - cell.low))
-    bins = Bins(
-        data.rows * 2,
-        ids * 2,
-        [0.0] * len(ids) + [1.0] * len(ids),
-        [0.0] * len(ids) + [1.0] * len(ids),
-        others + cells,
-        "right",
-        dict(zip(ids, population, strict=True)),
-    )
+    bins = share_bins(data, ids, cells, population, count)
     data = _event_notes(data, totals, roles, people, query, cells, scheme)
     block = shown(roles.block)
     source = f"cdc-wonder, block {block}, 1 for {count} and 0 for the rest of {people}"
