@@ -188,6 +188,15 @@ def test_the_period_with_most_blocks():
         read_release(LINEAR, where={"TIME_PERIOD": ["2021", "2022"]})
 
 
+def test_a_period_is_a_year_or_part_of_one(write):
+    text = INCOME.read_text(encoding="utf-8")
+    with pytest.raises(ReadError, match="periods must start with their year, got 'X2021'"):
+        read_release(write(text.replace("2021 ", "X2021 ", 1)), where=WOMEN)
+    quarters = text.replace("2021 ,2022 ,2023 ,2024 ", "2023-Q3 ,2023-Q4 ,2024-Q1 ,2024-Q2 ", 1)
+    with pytest.warns(ReadWarning, match="'2023-Q4' is read"):
+        read_release(write(quarters), where=WOMEN)
+
+
 def test_blocks_of_different_periods_are_no_table(write):
     lines = LINEAR.read_text(encoding="utf-8").splitlines(keepends=True)
     kept = [s for s in lines if ",AT,Austria,2021," in s or ",BE,Belgium,2022," in s]
@@ -203,6 +212,16 @@ def test_aggregates():
     assert "2 rows left out: aggregates of other blocks, 'EA20', 'EU27_2020'" in left.notes
     union = read_release(INCOME, where={**where, "geo": "EU27_2020"})
     assert union.blocks.tolist() == ["EU27_2020"]
+
+
+def test_a_total_row(write):
+    text = INCOME.read_text(encoding="utf-8")
+    line = next(line for line in text.splitlines(keepends=True) if ",F,MEAN_EI,EUR,AT" in line)
+    release = read_release(
+        write(text + line.replace("EUR,AT", "EUR,TOTAL")), where={**WOMEN, "TIME_PERIOD": "2022"}
+    )
+    assert "TOTAL" not in release.blocks
+    assert any("'TOTAL'" in note for note in release.notes)
 
 
 def test_a_country_beside_its_regions(write):

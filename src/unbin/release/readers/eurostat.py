@@ -18,6 +18,7 @@ from unbin.release.readers.build import build, check_ids, choose_rows
 from unbin.release.readers.numbers import parse_number
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown, texts_of
+from unbin.release.readers.totals import named_total
 from unbin.release.release import Release
 from unbin.release.words import plural
 
@@ -33,7 +34,7 @@ _NOT_DIMENSIONS = re.compile(
 _INDICATORS = ("statinfo", "indic_il")
 _MEANS, _MEDIANS = {"MEAN_EI", "MEI_E"}, {"MED_EI", "MED_E"}
 _AGGREGATE = re.compile(r"(?:EU|EA)(?:[0-9_V].*)?|(?:EEA|EFTA|NMS|CC)[0-9_].*|EEA|EFTA|NMS|WORLD")
-_PERIOD = re.compile(r"[0-9]{4}")
+_PERIOD = re.compile(r"(?:19|20)[0-9]{2}(?:-?[A-Z0-9-]+)?")
 _REGION = re.compile(r"[A-Z]{2}[0-9A-Z]{0,3}")
 
 
@@ -138,13 +139,13 @@ def _offered(table: Table, where: Mapping[str, Any], value: str, column: str) ->
 
 
 def _periods_of(table: Table) -> list[str]:
-    return [name for name in table.header if _PERIOD.match(name)]
+    return [name for name in table.header if _PERIOD.fullmatch(name)]
 
 
 def _without_aggregates(table: Table) -> Table:
     """Leave out geo codes that stand for several others: EU27_2020, EA19, AT beside AT1."""
     codes = [_code(text) for text in table.column("geo")]
-    known = {code for code in codes if not _AGGREGATE.fullmatch(code)}
+    known = {code for code in codes if not (_AGGREGATE.fullmatch(code) or named_total(code))}
     regions = {code for code in known if _REGION.fullmatch(code)}
     above = {code[:k] for code in regions for k in range(2, len(code))}
     keep = [code in known and code not in above for code in codes]
@@ -243,6 +244,12 @@ def _one_period(
 
 def _fullest(table: Table, filled: Mapping[str, set[str]]) -> tuple[str, Table]:
     """Return the period with most blocks, the latest of several; and say that it was chosen."""
+    odd = [period for period in filled if not _PERIOD.fullmatch(period)]
+    if odd:
+        raise table.error(
+            f"periods must start with their year, got {shown(odd[0])}; check the download",
+            column=_TIME,
+        )
     best = max(filled, key=lambda period: (len(filled[period]), period))
     if len(filled) == 1:
         return best, table
@@ -284,7 +291,7 @@ def _constants(table: Table, block: str) -> list[str]:
     """Return "sex 'F'" for every dimension of which one value is read."""
     taken = {block, "geo", "freq", "quantile", _TIME, *_INDICATORS}
     names = [n for n in table.header if n not in taken and not _NOT_DIMENSIONS.fullmatch(n)]
-    values = {name: set(table.column(name)) for name in names if not _PERIOD.match(name)}
+    values = {name: set(table.column(name)) for name in names if not _PERIOD.fullmatch(name)}
     return [f"{name} {shown(*texts)}" for name, texts in values.items() if len(texts) == 1]
 
 
