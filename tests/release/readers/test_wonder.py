@@ -100,6 +100,27 @@ def test_an_age_needs_its_code(write):
         read_release(write(text.replace('"Ten-Year Age Groups"', '"Ten-Year Groups"', 1)))
 
 
+def test_an_age_without_its_code_is_offered(write):
+    text = (FIXTURES / "wonder_ages.txt").read_text(encoding="utf-8")
+    path = write(text.replace('"Ten-Year Age Groups Code"', '"Number"', 1))
+    with pytest.raises(
+        ReadError, match="ages have a column 'Ten-Year Age Groups Code' beside"
+    ) as e:
+        read_release(path)
+    assert e.value.offers == {"label": "Ten-Year Age Groups"}
+    whole = read_release(FIXTURES / "wonder_ages.txt")
+    assert cells(read_release(path, **e.value.offers), "01001") == cells(whole, "01001")
+
+
+def test_other_ages_are_bins_on_request_only(write):
+    text = "Notes\tState\tState Code\tOE Gestational Age 10\tOE Gestational Age 10 Code\tBirths\n"
+    text += "\tIdaho\t16\t37 - 38\t1\t120\n\tIdaho\t16\t39\t2\t340\n"
+    with pytest.raises(ReadError, match="must have a column of age groups or a 'Population'"):
+        read_release(write(text))
+    asked = read_release(write(text), label="OE Gestational Age 10")
+    assert cells(asked, "16") == [(37, 120, 120), (39, 340, 340)]
+
+
 def test_codes_of_ages_are_no_ages():
     """The code of "< 1 year" is 1, and that of "Under 15 years" is 15."""
     path = FIXTURES / "wonder_parents.txt"
@@ -294,12 +315,15 @@ def test_groups_of_the_query(write):
 
 @pytest.mark.parametrize("total", [19, 25, 31, 38, 47, 55])
 @pytest.mark.parametrize("unknown", ["", "\tUtah\t49\tNot Stated\tNS\t13\n"])
-def test_totals_bound_what_is_not_listed(write, total, unknown):
+@pytest.mark.parametrize("asked", ["", "; Not Stated", "; odd"])
+def test_totals_bound_what_is_not_listed(write, total, unknown, asked):
     """Every way to fill the hidden rows, the row of unknown ages included, by brute force."""
     text = HEAD + BODY.format(a=11) + "\tIdaho\t16\t10+ years\t10+\t14\n" + unknown
     text += f"Total\tUtah\t49\t\t\t{total}\n"
     text += FLAGS.format(zeros="False", suppressed="False")
-    lost = [13] if unknown else range(10)
+    if asked:
+        text += f"Age Group: 1-4 years; 5-9 years; 10+ years{asked}\n"
+    lost = [13] if unknown else range(10) if asked != "; odd" else [0]
     ways = [
         (a, b, u)
         for a, b, u in itertools.product(range(10), range(10), lost)
@@ -312,6 +336,23 @@ def test_totals_bound_what_is_not_listed(write, total, unknown):
     found = cells(read_release(write(text)), "49")[1:]
     expected = [(min(w[k] for w in ways), max(w[k] for w in ways)) for k in (0, 1)]
     assert [(low, high) for _, low, high in found] == expected
+
+
+def test_mothers_have_an_age(write):
+    """Nobody of unknown age is hidden: the total says what the only hidden row counts."""
+    text = HEAD.replace("Age Group", "Age of Mother 9").replace("Deaths", "Births")
+    ages = ["Under 15 years", *(f"{k}-{k + 4} years" for k in range(15, 50, 5))]
+    text += "".join(f"\tIdaho\t16\t{age}\tx\t20\n" for age in ages) + "Total\tIdaho\t16\t\t\t167\n"
+    text += FLAGS.format(zeros="False", suppressed="False")
+    assert cells(read_release(write(text)), "16")[-1] == (50, 7, 7)
+
+
+def test_groups_that_are_not_the_usual_ones(write):
+    text = HEAD.replace("Age Group", "Five-Year Age Groups") + BODY.format(a=11)
+    text += "\tIdaho\t16\t65+ years\t65+\t70\n" + FLAGS.format(zeros="False", suppressed="False")
+    release = read_release(write(text))
+    assert cells(release, "49") == [(1, 20, 20), (5, 0, 9), (65, 0, 9)]
+    assert any("only the 3 of the file are read" in note for note in release.notes)
 
 
 def test_blocks_that_are_not_listed():

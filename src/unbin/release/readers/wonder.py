@@ -159,6 +159,13 @@ def _refuse_mixtures(table: Table, roles: _Roles, *parts: list[str]) -> None:
         values = list(dict.fromkeys(texts))
         explained = any(len(set(zip(part, texts, strict=True))) == len(set(part)) for part in parts)
         if len(values) > 1 and not explained:
+            if roles.label is None and AGES.fullmatch(name):
+                raise table.error(
+                    f"ages have a column {name + ' Code'!r} beside them, got none; if this column "
+                    "holds the bins, say",
+                    column=name,
+                    offers={"label": name},
+                )
             raise mixture_error(table, name, values)
 
 
@@ -234,6 +241,14 @@ def _parse_bin(text: str) -> Label:
     return parse_label(text)
 
 
+def _is_bin(text: str) -> bool:
+    try:
+        _parse_bin(text)
+    except BinError:
+        return False
+    return True
+
+
 def _unknown(ids: list[str], cells: list[Cell], known: list[bool]) -> dict[str, Cell]:
     """Return how many people of each block have no known group."""
     found: dict[str, list[Cell]] = {}
@@ -259,20 +274,19 @@ def _all_groups(
 ) -> tuple[Table, list[Label]]:
     """Return all bins, those that no row lists included."""
     seen = list(dict.fromkeys(labels))
-    words = query.groups(_without_code(label)) if unlisted else None
-    if words is not None:
-        chosen = {name.casefold(): value for name, value in (options.where or {}).items()}
-        if label.casefold() in chosen:
-            words = [text for text in words if text in texts_of(chosen[label.casefold()])]
-        groups = [_parse_bin(text) for text in words if not is_unknown(text)]
-        if set(seen) <= set(groups):
-            return table, groups
-    if unlisted:
-        table = table.noting(
-            f"groups of {shown(label)} that no row lists are not known, only the {len(seen):,} of "
-            "the file are read"
-        )
-    return table, seen
+    if not unlisted:
+        return table, seen
+    words = query.groups(_without_code(label)) or []
+    chosen = {str(name).casefold(): value for name, value in (options.where or {}).items()}
+    if label.casefold() in chosen:
+        words = [text for text in words if text in texts_of(chosen[label.casefold()])]
+    groups = [_parse_bin(text) for text in words if _is_bin(text)]
+    if set(seen) <= set(groups):
+        return table, groups
+    return table.noting(
+        f"groups of {shown(label)} that no row lists are not known, only the {len(seen):,} of "
+        "the file are read"
+    ), seen
 
 
 def _missing(

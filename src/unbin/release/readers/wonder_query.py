@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from unbin.release.readers.cells import Cell, Scheme
+from unbin.release.readers.labels import is_unknown
 
 AGES = re.compile(
     r"(?:infant )?age groups?|(?:ten|five)-year age groups?|single-year ages?|age of .+", re.I
@@ -73,8 +74,10 @@ class Query:
 
     def holds_unknown(self, column: str) -> bool:
         """Tell whether people whose group is unknown may be among those counted."""
-        asked = self.parameters.get(column.casefold(), "all").casefold()
-        return asked == "all" and column.casefold() not in _ALWAYS_KNOWN
+        asked = self.parameters.get(column.casefold(), "all")
+        if asked.casefold() == "all":
+            return column.casefold() not in _ALWAYS_KNOWN
+        return any(is_unknown(text) for text in asked.split(";"))
 
     def years(self) -> list[str]:
         """Return the years the query held: those asked for, or all of the data."""
