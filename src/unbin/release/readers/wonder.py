@@ -7,12 +7,12 @@ were counted: targets 0 and 1.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from unbin.exceptions import BinError
+from unbin.release.readers.bounds import bound_by_totals
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, add_cells, parse_cell
 from unbin.release.readers.dimensions import is_number, mixture_error
@@ -323,38 +323,13 @@ def _bounded(
     unknown: Mapping[str, Cell],
 ) -> tuple[Table, Bins]:
     """Bound counts by the totals of their blocks, of which some people have no known group."""
+    blocks = set(bins.block)
     published = _totals_of_blocks(totals, roles, scheme)
-    published = {block: n for block, n in published.items() if block in set(bins.block)}
+    published = {block: n for block, n in published.items() if block in blocks}
     if len(totals):
         used = f", used as bounds for {plural(len(published), 'block')}" if published else ""
         table = table.noting(f"{plural(len(totals), 'row')} of totals left out{used}")
-    parts: dict[str, list[Cell]] = {}
-    for block, cell in zip(bins.block, bins.cells, strict=True):
-        parts.setdefault(block, []).append(cell)
-    sums = {block: add_cells(part) for block, part in parts.items()}
-    row = dict(zip(reversed(bins.block), reversed(bins.row), strict=True))
-    rest: dict[str, tuple[float, float]] = {}
-    n: dict[str, int] = {}
-    for block, total in published.items():
-        lost, whole = unknown.get(block, Cell(0, 0)), sums[block]
-        high = _most(whole)
-        rest[block] = total - _most(lost), total - lost.low
-        if whole.low > rest[block][1] or high < rest[block][0]:
-            raise table.error(
-                f"block {shown(block)}: bins and total must agree, got a total of {total:,} and "
-                f"{_span(add_cells([whole, lost]))} in the rows; correct one of them",
-                row=row[block],
-            )
-        least, most = max(lost.low, total - high), min(_most(lost), total - whole.low)
-        if least == most:
-            n[block] = total - int(most)
-    if set(n) == set(parts):  # the release bounds the counts itself
-        return table, replace(bins, n=n)
-    cells = [
-        _within(cell, sums[block], rest[block]) if block in rest else cell
-        for block, cell in zip(bins.block, bins.cells, strict=True)
-    ]
-    return table, replace(bins, cells=cells, n=n)
+    return table, bound_by_totals(table, bins, published, unknown)
 
 
 def _totals_of_blocks(totals: Table, roles: _Roles, scheme: Scheme) -> dict[str, int]:
@@ -371,24 +346,6 @@ def _totals_of_blocks(totals: Table, roles: _Roles, scheme: Scheme) -> dict[str,
             found.setdefault(block, set()).add(cell)
     only = {block: next(iter(cells)) for block, cells in found.items() if len(cells) == 1}
     return {block: cell.low for block, cell in only.items() if cell.exact}
-
-
-def _most(cell: Cell) -> float:
-    return math.inf if cell.high is None else cell.high
-
-
-def _span(cell: Cell) -> str:
-    return f"{cell.low:,}" if cell.exact else f"{cell.low:,} to {_most(cell):,}"
-
-
-def _within(cell: Cell, whole: Cell, rest: tuple[float, float]) -> Cell:
-    """Return a cell within what the total of its block leaves it."""
-    if cell.exact:
-        return cell
-    others = _most(whole) - _most(cell) if cell.high is not None else math.inf
-    low = max(cell.low, rest[0] - others)
-    high = min(_most(cell), rest[1] - (whole.low - cell.low))
-    return replace(cell, low=int(low), high=None if high == math.inf else int(high))
 
 
 # -- how many of a population ----------------------------------------------------------------------
