@@ -19,7 +19,7 @@ import fuzz
 from tests.helpers.paths import FIXTURES
 from unbin import read_release
 from unbin.exceptions import ParameterError, ReadError
-from unbin.release.readers import build, eurostat, files
+from unbin.release.readers import build, files, wonder
 
 TIDY = "block,lower,upper,count\na,,10,12\na,10,20,30\nb,,15,21\nb,15,,19\n"
 ACS = (FIXTURES / "acs_b19001.csv").read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def parquet(columns):
 QUANTILES = "block,quantile,value\na,0.25,1\na,0.5,2\n"
 LABELS = "block,label,count\na,0-4,1\na,5-9,2\na,10+,3\n"
 LONG = "GEOID,NAME,variable,estimate,moe\n01,x,B19001_001,7,1\n01,x,B19001_002,7,1\n"
-EURO_WHERE = {"where": {"currency": "EUR"}}
+EURO_WHERE = {"where": {"currency": "EUR", "TIME_PERIOD": "2023"}}
 
 # name: (content, options, what the message says after the name of the file)
 CASES = {
@@ -142,7 +142,7 @@ CASES = {
     "where-nothing": (TIDY, {"where": {"block": "z"}}, ", column 'block': where: no row has 'z', got 'a', 'b'; correct it"),
     "percent-without-n": ("block,lower,upper,percent\na,0,1,100\n", {}, r": column 'n' not found, got .*; say n="),
     "wrong-dialect": (TIDY, {"dialect": "nhs"}, r": no column for block found, got 'block', 'lower', .*; say block=\.\.\. with its name"),
-    "wrong-dialect-wonder": (TIDY, {"dialect": "cdc-wonder"}, ": no column for block found"),
+    "wrong-dialect-wonder": (TIDY, {"dialect": "cdc-wonder"}, ": must be an export of CDC WONDER, got no column 'Notes' among 'block'"),
     "wrong-dialect-acs": (TIDY, {"dialect": "acs"}, r", row 2: must hold labels such as 'Estimate!!Total:!!\$10,000 to \$14,999', got none; download"),
     "wrong-dialect-eurostat": (TIDY, {"dialect": "eurostat"}, ": must be a table of quantiles by geo, got no 'geo' among 'block', .*; choose"),
     "wrong-dialect-cms": (TIDY, {"dialect": "cms"}, ": no column for block found"),
@@ -221,11 +221,11 @@ CASES = {
     "tidycensus-word": (LONG.replace(",7,1\n", ",x,1\n", 1), {}, ", row 2, column 'estimate': must be a number, got 'x'"),
     "wonder-count": (tidy("\tSuppressed\t", "\tHidden\t", text=WONDER), {}, ", row [0-9]+, column 'Deaths': must be a number, got 'Hidden'"),
     "wonder-more-than-all": ("Notes\tCounty Code\tDeaths\tPopulation\n\t01\t20\t10\n", {}, ", row 2, column 'Deaths': counts must not exceed the population, got 20 of 10; check"),
-    "wonder-no-people": ("Notes\tCounty Code\tDeaths\n\t01\t20\n", {}, ": column 'Population' not found"),
+    "wonder-no-people": ("Notes\tCounty Code\tDeaths\n\t01\t20\n", {}, ": must have a column of age groups or a 'Population', got 'Notes', 'County Code', 'Deaths'; say label="),
     "wonder-totals-only": ("Notes\tCounty Code\tDeaths\tPopulation\nTotal\t\t20\t30\n", {}, ": must hold rows about blocks, got totals only; group by a place"),
     "wonder-footer-only": ('"Notes"\tDeaths\n"---"\n"x"\n', {}, ": must hold a table, got a header only"),
     "wonder-no-rule": (WONDER.replace('"---"', "Dataset"), {}, ", row [0-9]+: must have 6 cells like the header, got 1"),
-    "wonder-no-place": ('Notes\tYear\tDeaths\n\t2020\t5\n', {}, ": no column for block found, got 'Notes', 'Year', 'Deaths'"),
+    "wonder-no-place": ('Notes\tYear\tDeaths\n\t2020\t5\n', {}, ": must have a column of age groups or a 'Population', got 'Notes', 'Year', 'Deaths'"),
     "wonder-age": (tidy("1-4 years", "young", text=AGES), {}, ", row 3, column 'Ten-Year Age Groups': a label must name its values, got 'young'"),
     "nhs-not-rounded": (re.sub(r"[^,]+\n$", "13\n", NHS), {}, r", row [0-9]+, column 'MEASURE_VALUE': counts are rounded \(nearest-5\) here, got '[0-9]*13'; say rounding='none'"),
     "nhs-two-measures": (NHS + NHS.splitlines()[1].replace("MHS30", "MHS29") + "\n", {}, ", column 'MEASURE_ID': one value must be chosen, got 'MHS30', 'MHS29'; say where=.'MEASURE_ID': 'MHS30'."),
@@ -239,7 +239,7 @@ CASES = {
     "eurostat-value": (tidy("D1,TC,EUR,AT\t", "D1,TC,EUR,AT\tx", text=EURO), {"where": {"currency": "EUR", "TIME_PERIOD": "2021"}}, ", row 2, column 'OBS_VALUE': must be a number, got 'x[0-9]+'"),
     "eurostat-quantile": (EURO.replace("D3", "D13"), EURO_WHERE, ", row [0-9]+, column 'quantile': must be a quantile such as D1, Q1, QU1 or P95, got 'D13'; leave"),
     "eurostat-missing": (re.sub(r"\t.*", "\t: \t: \t: ", EURO.replace("\t2021 \t2022 \t2023 ", "@")).replace("@", "\t2021 \t2022 \t2023 "), EURO_WHERE, ": must hold values, got missing ones only; choose others"),
-    "eurostat-no-quantile": ("freq,unit,geo\\TIME_PERIOD\t2020\nA,EUR,AT\t5\n", {}, ": must be a table of quantiles by geo, got no 'quantile' among"),
+    "eurostat-no-quantile": ("freq,unit,geo\\TIME_PERIOD\t2020\nA,EUR,AT\t5\n", {}, ": must say what its values are in a column 'statinfo' or 'indic_il', got 'freq'"),
     "eurostat-falling": (tidy("A,D1,TC,EUR,AT\t", "A,D1,TC,EUR,AT\t9\t9\t99999999\n#\t", text=EURO).replace("#\t", "A,P1,TC,NAC,AT\t"), EURO_WHERE, ", row 2: block 'AT': order statistics must not decrease"),
     # -- Parquet
     "parquet-magic-only": (b"PAR1", {}, r": must be a whole Parquet file, got damaged data \("),
@@ -350,12 +350,10 @@ def test_a_table_with_too_many_cells(tmp_path, monkeypatch):
         read_release(path)
 
 
-def test_a_wide_table_with_too_many_cells(monkeypatch):
-    monkeypatch.setattr(eurostat, "MAX_CELLS", 10)
-    with pytest.raises(
-        ReadError, match=r"must have fewer cells, got 324 series of 3 periods; choo"
-    ):
-        read_release(FIXTURES / "eurostat_ilc_di01.tsv")
+def test_too_many_cells_that_are_not_listed(monkeypatch):
+    monkeypatch.setattr(wonder, "MAX_CELLS", 10)
+    with pytest.raises(ReadError, match=r"must have fewer cells, got 2 blocks of 9 bins; choose"):
+        read_release(FIXTURES / "wonder_births.txt", where={"Year": "2018"})
 
 
 def test_a_damaged_page_of_parquet(tmp_path):

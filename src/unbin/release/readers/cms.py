@@ -3,7 +3,8 @@
 ``*`` hides 1 to 10, ``#`` a larger count that would give a hidden one away, and an empty cell may
 be either. Wide files have one row per provider or area and columns such as ``Bene_Age_LT_65_Cnt``,
 ``Bene_Age_65_74_Cnt``, ``Bene_Age_GT_84_Cnt`` with the total ``Tot_Benes``; long files have one row
-per area and label.
+per area and label. Files of geographic variation have one row per area and year and a column for
+each count of beneficiaries.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 
 from unbin.exceptions import ReleaseError
+from unbin.release.readers import cms_variation
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, parse_cell
 from unbin.release.readers.labels import Label, parse_label
@@ -33,6 +35,8 @@ _SIGNS = {"LT": "<", "LE": "<=", "GT": ">", "GE": ">="}
 
 def recognises(sheet: Sheet) -> bool:
     """Tell whether the columns are those of a file of CMS."""
+    if cms_variation.recognises(sheet):
+        return True
     names = {name.casefold() for name in sheet.header}
     if sum(_WIDE.fullmatch(name) is not None for name in sheet.header) >= 2:
         return True
@@ -41,7 +45,9 @@ def recognises(sheet: Sheet) -> bool:
 
 
 def read(sheet: Sheet, options: Options) -> Release:
-    """Read a file of CMS, wide or long."""
+    """Read a file of CMS: wide, long or of geographic variation."""
+    if cms_variation.recognises(sheet):
+        return cms_variation.read(sheet, options)
     table = sheet.table()
     wide = _bands(table, options)
     if not wide:

@@ -18,8 +18,9 @@ MAX_LABEL = 200
 """Characters of a label."""
 TOTALS = frozenset({"total", "all", "all ages", "all persons", "all people", "overall"})
 UNKNOWNS = frozenset(
-    {"unknown", "not stated", "not known", "not specified", "missing", "age not stated"}
-)
+    {"unknown", "not stated", "not known", "not specified", "missing", "age not stated",
+     "unknown or not stated", "not reported"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,6 +100,30 @@ def read_labelled(
     return build_histogram(table, bins, source=", ".join(words), totals=options.totals)
 
 
+def share_bins(
+    table: Table, ids: list[str], cells: list[Cell], population: list[int], count: str
+) -> Bins:
+    """Return the bins of 0/1 targets: 1 for those counted and 0 for the rest of a population.
+
+    ``cells`` and ``population`` have one entry per row of the table; ``count`` is the column of the
+    cells, for messages.
+    """
+    rest = []
+    for row, cell, n in zip(table.rows, cells, population, strict=True):
+        if cell.low > n:
+            raise table.error(
+                f"counts must not exceed the population, got {cell.low:,} of {n:,}; check which "
+                "column counts what",
+                row=row,
+                column=count,
+            )
+        high = n if cell.high is None else cell.high
+        rest.append(Cell(max(n - high, 0), n - cell.low))
+    edges = [0.0] * len(ids) + [1.0] * len(ids)
+    n_people = dict(zip(ids, population, strict=True))
+    return Bins(table.rows * 2, ids * 2, edges, edges, rest + cells, "right", n_people)
+
+
 def _totals(
     ids: list[str], texts: list[str], cells: list[Cell], lost: list[bool]
 ) -> dict[str, int]:
