@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +27,7 @@ MAX_ID = 200
 MAX_ID_BYTES = 2**30
 """What ids of one length may take: an array of text is as wide as its longest entry."""
 
+_READERS = __name__.rpartition(".")[0]
 _MAX_COMPARED = 20_000_000
 """Cells of blocks over all bins in which totals are looked for."""
 
@@ -171,12 +173,20 @@ def build(
         row = next((r for b, r in first.items() if message.startswith(f"block {b!r}: ")), None)
         raise table.error(message, row=row) from error
     if table.choices:
-        # the caller of read_release
-        warnings.warn(f"{table.file}: {'; '.join(table.choices)}", ReadWarning, stacklevel=6)
+        said = f"{table.file}: {'; '.join(table.choices)}"
+        warnings.warn(said, ReadWarning, stacklevel=_frames_up())
     used = len(set(rows))
     read = "all" if used == table.n_records else f"{used:,} of"
     source = f"{source}, {read} {plural(table.n_records, 'row')}"
     return replace(release, source=source, notes=(*table.choices, *table.notes))
+
+
+def _frames_up() -> int:
+    """Return how many frames up the caller of the readers is."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].startswith(_READERS):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _left_out(names: list[str]) -> str:
