@@ -1,5 +1,4 @@
-"""Labels of bins in words: "less than 5", "10 to 14", "75+", "$10,000 to $14,999", "[5, 10)",
-"No bedroom", ".50 to .99".
+"""Labels of bins in words: "less than 5", "10 to 14", "75+", "$10,000 to $14,999", "[5, 10)".
 
 Words are first spelled as signs ("or more" becomes +, "under" becomes <, "to" becomes -), and what
 is left is one number or two, each with the sign before or behind it.
