@@ -196,8 +196,8 @@ def joined_ids(table: Table, names: Sequence[str]) -> list[str]:
         for text, row in zip(table.column(name), table.rows, strict=True):
             if not text or (digits and len(text) != digits):
                 raise table.error(
-                    f"a code must have {digits or 'some'} digits, got {shown(text)}; keep the zeros "
-                    "in front, as text",
+                    f"a code must have {digits or 'some'} digits, got {shown(text)}; keep "
+                    "the zeros in front, as text",
                     row=row,
                     column=name,
                 )
