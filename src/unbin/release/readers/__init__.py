@@ -15,7 +15,7 @@ from typing import Any
 
 from unbin._checks import check_choice, check_flag, check_whole
 from unbin.exceptions import ParameterError, ReadError, ReadWarning, ReleaseError
-from unbin.release.readers import acs, cms, eurostat, nhs, tidy, wonder
+from unbin.release.readers import acs, bls, cms, eurostat, irs, nhs, tidy, wonder
 from unbin.release.readers.downloads import is_document, read_sheets, stem
 from unbin.release.readers.files import ENCODINGS, HEADERS, MAX_BYTES
 from unbin.release.readers.options import Options, check_options
@@ -25,6 +25,8 @@ from unbin.release.words import plural
 
 DIALECTS: dict[str, ModuleType] = {
     "acs": acs,
+    "irs": irs,
+    "bls": bls,
     "cdc-wonder": wonder,
     "eurostat": eurostat,
     "nhs": nhs,
@@ -64,7 +66,7 @@ def read_release(
     Parameters
     ----------
     path : str or path
-    dialect : {"tidy", "acs", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
+    dialect : {"tidy", "acs", "irs", "bls", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
         The layout; guessed from the header when left out.
     block, label, count : str, optional
         Columns of block ids, of bins in words and of counts, where the guess is wrong. Several
@@ -157,6 +159,11 @@ def read_releases(path: str | os.PathLike[str], **settings: Any) -> dict[str, Re
         name if names.count(name) == 1 else stem(each.sheet.name)
         for name, each in zip(names, tables, strict=True)
     ]
+    if len(set(keys)) < len(keys):
+        raise read_error(
+            tables[0].sheet.file,
+            f"files must have different names, got {listed(keys)}; unpack and read them one by one",
+        )
     return {
         key: _read(each.crossed(crossed), options, public)
         for key, each in zip(keys, tables, strict=True)
@@ -190,7 +197,9 @@ class _Found:
         return replace(self, sheet=self.sheet.crossed(names)) if names else self
 
     def beside(self, others: list[Sheet], note: str) -> _Found:
-        """Return the sheet with the others of its download."""
+        """Return the sheet with the others of its download, where it is not by itself."""
+        if not others:
+            return self
         notes = (*self.sheet.notes, note) if note else self.sheet.notes
         return replace(self, sheet=replace(self.sheet, notes=notes, beside=tuple(others)))
 

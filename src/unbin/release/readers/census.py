@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from unbin.exceptions import ReleaseError
 from unbin.release.readers.numbers import parse_number, plain
 from unbin.release.readers.sheets import Sheet, Table, listed, read_error, shown
+from unbin.release.readers.totals import named_total
 
 _DETAILED = re.compile(r"(?P<table>[A-Z]{1,2}[0-9]{5}[A-Z]*)_(?P<number>[0-9]{3})(?P<kind>E?)")
 _SUBJECT = re.compile(
@@ -205,12 +206,13 @@ def joined_ids(table: Table, names: Sequence[str]) -> list[str]:
 
 
 def plain_ids(ids: list[str]) -> list[str]:
-    """Return FIPS codes where all ids are of one level: 0500000US05001 is 05001."""
-    found = [_LEVEL.fullmatch(text) for text in ids]
-    kinds = {match[0][: match.start("code")] for match in found if match and match["code"]}
-    if len(kinds) != 1 or not all(match and match["code"] for match in found):
-        return ids
-    return [match["code"] for match in found if match]
+    """Return FIPS codes where all ids are of one level, or totals: 0500000US05001 is 05001."""
+    found = [None if named_total(text) else _LEVEL.fullmatch(text) for text in ids]
+    kinds = {text[: match.start("code")] for text, match in zip(ids, found, strict=True) if match}
+    codes = [match["code"] if match else text for text, match in zip(ids, found, strict=True)]
+    others = [text for text, match in zip(ids, found, strict=True) if match is None]
+    of_one_level = len(kinds) == 1 and all(codes) and all(map(named_total, others))
+    return codes if of_one_level else ids
 
 
 def containing(table: Table, ids: Sequence[str], column: str) -> list[str]:
