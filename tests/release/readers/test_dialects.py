@@ -435,7 +435,6 @@ CASES = [
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
     pytest.param("acs_b19001_annotated.csv", "gaussian", {}, id="acs-notes"),
     pytest.param("acs_aff_b19001.csv", "gaussian", {}, id="acs-factfinder"),
-    pytest.param("irs_13zpallagi.csv", "gaussian", {}, id="irs"),
     pytest.param("bls_oews_states.csv", "gaussian", NURSES, id="bls"),
     pytest.param("wonder_ages.txt", "gaussian", {}, id="wonder"),
     pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events"),
