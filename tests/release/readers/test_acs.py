@@ -235,6 +235,14 @@ def test_places_that_overlap_are_refused(write):
     assert len(read_release(path, **caught.value.offers)) == 2
 
 
+def test_names_are_no_codes(write):
+    text = (FIXTURES / "acs_b25042.csv").read_text(encoding="utf-8")
+    path = write(text.replace('"GEO_ID","NAME"', '"NAME","GEO_ID"', 1))
+    with pytest.raises(ReadError, match="row 3, column 'GEO_ID': must be the code of a place, got"):
+        read_release(path)
+    assert "Arkansas" in read_release(path, block="GEO_ID").blocks
+
+
 def test_a_row_of_totals_does_not_change_the_other_ids(write):
     header, labels, *lines = records(FIXTURES / "acs_aff_b19001.csv")
     total = [str(sum(int(line[k]) for line in lines)) for k in range(3, len(header))]

@@ -60,7 +60,9 @@ def test_published_wages_of_several_occupations():
 
 def test_annual_wages():
     release = read_release(STATES, where=NURSES)
-    assert release.source.startswith("bls, percentiles of annual wages, block 'AREA', 3 of 12 rows")
+    assert release.source.startswith(
+        "bls, percentiles 10, 25, 50, 75, 90 of annual wages, block 'AREA', 3 of 12 rows"
+    )
     assert release.blocks.tolist() == ["05", "23", "29"]
     for line in lines_of(STATES):
         if line["OCC_TITLE"] == "Registered Nurses":
@@ -128,9 +130,7 @@ def changed(tmp_path, old, new):
 
 def test_areas_of_several_kinds_overlap(tmp_path):
     metro = changed(tmp_path, "23,Maine,2,", "23,Maine,4,")
-    with pytest.raises(
-        ReadError, match="'AREA_TYPE': one value must be chosen, got '2', '4'"
-    ):
+    with pytest.raises(ReadError, match="'AREA_TYPE': one value must be chosen, got '2', '4'"):
         read_release(metro, where=NURSES)
     territory = changed(tmp_path, "23,Maine,2,", "23,Maine,3,")
     assert len(read_release(territory, where=NURSES)) == 3
@@ -148,7 +148,17 @@ def test_a_row_twice(tmp_path):
         read_release(path, where=NURSES)
 
 
+def test_columns_that_were_mixed_up(tmp_path):
+    path = changed(tmp_path, "H_PCT90,A_PCT10", "A_PCT10,H_PCT90")
+    with pytest.raises(ReadError, match="a wage by year must be 2,080 times that by hour, got"):
+        read_release(path, where=NURSES)
+    with pytest.raises(ReadError, match="must be the code of an area, got 'Arkansas'; say block="):
+        read_release(changed(tmp_path, "AREA,AREA_TITLE", "AREA_TITLE,AREA"), where=NURSES)
+
+
 def test_wages_that_decrease(tmp_path):
     line = next(line for line in lines_of(STATES) if line["OCC_TITLE"] == "Registered Nurses")
+    path = changed(tmp_path, line["A_PCT10"], "900,000")
+    path.write_text(path.read_text(encoding="utf-8").replace("H_", "X_"), encoding="utf-8")
     with pytest.raises(ReadError, match="order statistics must not decrease"):
-        read_release(changed(tmp_path, line["A_PCT10"], "900,000"), where=NURSES)
+        read_release(path, where=NURSES)

@@ -126,6 +126,11 @@ def test_rounded_counts_that_are_not(changed):
         read_release(changed(line, bad))
 
 
+def test_columns_that_were_mixed_up(changed):
+    with pytest.raises(ReadError, match="all returns must be as many as those of single people"):
+        read_release(changed("N1,MARS1", "MARS1,N1"))
+
+
 def test_amounts_are_no_counts():
     with pytest.raises(ReadError, match=r"got an amount in thousands of dollars; say count='N1'"):
         read_release(ZIP, count="A00100")

@@ -142,6 +142,8 @@ def _placed(table: Table, options: Options, usual: list[str]) -> tuple[Table, st
         )
     block = table.require(block, role="block")
     ids = check_ids(table, block)
+    if options.block is None:
+        table.parse(block, census.check_code)
     if options.totals == "drop":
         larger = census.containing(table, ids, block)
         keep = [text not in set(larger) for text in ids] if larger else [True] * len(ids)

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 
+from unbin.exceptions import ReleaseError
 from unbin.release.readers.build import build, check_ids, choose_rows
 from unbin.release.readers.dimensions import mixture_error
 from unbin.release.readers.long import pick
@@ -39,6 +41,8 @@ _SPLITTING = (
     "OCC_CODE",
     "YEAR",
 )
+_HOURS = 2080
+"""Hours of work in a year."""
 _APART = ({"2", "3"}, {"4", "6"})
 """Types of areas that do not overlap: states and territories, metropolitan areas and the others."""
 
@@ -65,16 +69,18 @@ def read(sheet: Sheet, options: Options) -> Release:
         raise table.error(
             "label: wages by year (A) or by hour (H) must be in the table, got "
             f"{listed(list(found))}; say",
-            offers={"label": next(iter(found))[0].upper()},
+            offers={"label": next(iter(found), "A")[0].upper()},
         )
     table = _without_everybody(table, options)
     _refuse_mixtures(table, block)
     ids = check_ids(table, block)
+    if options.block is None and block.upper() == "AREA":
+        table.parse(block, _check_code)
     columns: dict[str, list[str | float]] = {"block": [], "quantile": [], "value": []}
     rows: list[int] = []
     lost: Counter[str] = Counter()
     for name, level in levels.items():
-        wages = table.parse(name, lambda text: None if text in _HIDDEN else parse_number(text))
+        wages = table.parse(name, _wage)
         lost.update(_HIDDEN[text] for text in table.column(name) if text in _HIDDEN)
         known = [k for k, wage in enumerate(wages) if wage is not None]
         columns["block"] += [ids[k] for k in known]
@@ -83,9 +89,39 @@ def read(sheet: Sheet, options: Options) -> Release:
         rows += [table.rows[k] for k in known]
     if not rows:
         raise table.error("must hold wages, got none that was released; choose other rows")
+    _refuse_other_units(table, levels)
     table = _note_lost(table, ids, set(columns["block"]), lost)
-    source = f"bls, percentiles of {_UNITS[unit]} wages, block {shown(block)}"
+    percent = ", ".join(f"{100 * level:g}" for level in sorted(levels.values()))
+    source = f"bls, percentiles {percent} of {_UNITS[unit]} wages, block {shown(block)}"
     return build(table, "from_quantiles", columns, rows, source=source)
+
+
+def _check_code(text: str) -> None:
+    if not text.isdigit():
+        raise ReleaseError(
+            f"must be the code of an area, got {shown(text)}; say block=... with the column to read"
+        )
+
+
+def _wage(text: str) -> float | None:
+    return None if text in _HIDDEN else parse_number(text)
+
+
+def _refuse_other_units(table: Table, levels: Mapping[str, float]) -> None:
+    """Raise unless wages by year are those by hour, times 2,080, wherever both are shown."""
+    for name in levels:
+        annual, hourly = (table.find(unit + name[1:]) for unit in "AH")
+        if annual is None or hourly is None:
+            continue
+        pairs = zip(table.parse(annual, _wage), table.parse(hourly, _wage), strict=True)
+        for row, (year, hour) in zip(table.rows, pairs, strict=True):
+            if year and hour and not 0.98 < year / (_HOURS * hour) < 1.02:
+                raise table.error(
+                    f"a wage by year must be {_HOURS:,} times that by hour, got {year:,g} and "
+                    f"{hour:,g}; check which column is which",
+                    row=row,
+                    column=annual,
+                )
 
 
 def _without_everybody(table: Table, options: Options) -> Table:

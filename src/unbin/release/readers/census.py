@@ -46,6 +46,7 @@ _ALONE = (
 )
 """Geographies whose codes stand alone, whatever state is beside them."""
 _LEVEL = re.compile(r"(?P<level>[0-9]{3})[0-9A-Z]{4}US(?P<code>.*)")
+_CODE = re.compile(r"[0-9A-Z]*[0-9][0-9A-Z]*")
 _INSIDE = {
     "040": (2, ("050", "060", "140", "150", "160")),
     "050": (5, ("060", "140", "150")),
@@ -203,6 +204,14 @@ def joined_ids(table: Table, names: Sequence[str]) -> list[str]:
                     column=name,
                 )
     return ["".join(codes) for codes in zip(*(table.column(name) for name in names), strict=True)]
+
+
+def check_code(text: str) -> None:
+    """Raise unless an id is the code of a place, and not its name."""
+    if not (_LEVEL.fullmatch(text) or _CODE.fullmatch(text) or named_total(text)):
+        raise ReleaseError(
+            f"must be the code of a place, got {shown(text)}; say block=... with the column to read"
+        )
 
 
 def plain_ids(ids: list[str]) -> list[str]:

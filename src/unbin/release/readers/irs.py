@@ -24,6 +24,7 @@ from dataclasses import replace
 from unbin.exceptions import ReleaseError
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.numbers import parse_number
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
 from unbin.release.release import Release
@@ -179,7 +180,25 @@ def _count_column(table: Table, options: Options) -> str:
             column=column,
             offers={"count": table.find("N" + column[1:]) or "N1"},
         )
+    if column.upper() == "N1":
+        _refuse_smaller(table, column)
     return column
+
+
+def _refuse_smaller(table: Table, everybody: str) -> None:
+    """Raise if fewer returns are counted than single people among them."""
+    single = table.find("MARS1")
+    if single is None:
+        return
+    pairs = zip(*(table.parse(name, parse_number) for name in (everybody, single)), strict=True)
+    for row, (n, part) in zip(table.rows, pairs, strict=True):
+        if part > n + 10:  # both are rounded
+            raise table.error(
+                f"all returns must be as many as those of single people, got {n:,g} and "
+                f"{part:,g} in {shown(single)}; check which column is which",
+                row=row,
+                column=everybody,
+            )
 
 
 def _scheme(options: Options) -> Scheme:
