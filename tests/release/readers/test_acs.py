@@ -283,9 +283,10 @@ def test_what_a_margin_stands_for(text, error, write):
 def test_annotations_of_margins_override_them(write):
     head = "GEO_ID,NAME,B19001_001E,B19001_001M,B19001_002E,B19001_002M,B19001_002MA\n"
     head += 'a,b,Estimate!!Total:,x,"Estimate!!Total:!!Less than $10,000",x,x\n'
-    row = "0500000US05001,x,3,1,3,-555555555,*****\n0500000US05003,x,3,1,3,1645,null\n"
-    release = read_release(write(head + row), moe=True)
-    assert release.histogram.count_se.tolist() == [0.0, 1000.0]
+    margins = [("7", "*****"), ("1645", "null"), ("1645", ""), ("7", "**")]
+    rows = [f"0500000US0500{k},x,3,1,3,{m},{ma}\n" for k, (m, ma) in enumerate(margins)]
+    release = read_release(write(head + "".join(rows)), moe=True)
+    np.testing.assert_array_equal(release.histogram.count_se, [0.0, 1000.0, 1000.0, np.nan])
 
 
 def test_margins_that_are_not_there(write):

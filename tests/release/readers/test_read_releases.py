@@ -26,7 +26,9 @@ def folder(tmp_path):
 
 
 def test_a_folder_of_tables(folder):
-    place = folder({"income-Data.csv": INCOME, "rooms-Data.csv": BEDROOMS, "README.txt": 'Say "no'})
+    place = folder(
+        {"income-Data.csv": INCOME, "rooms-Data.csv": BEDROOMS, "README.txt": '"Never closed'}
+    )
     tables = read_releases(place)
     assert list(tables) == ["B19001", "B25042"]
     plain = read_release(FIXTURES / "acs_b19001.csv")
@@ -70,6 +72,12 @@ def test_files_that_hold_no_table_are_said(folder):
     assert list(tables) == ["own"]
     note = "2 other sheets left out, no known layout: 'notes.txt', 'people.csv'"
     assert note in tables["own"].notes
+
+
+def test_metadata_are_not_taken_for_a_table(folder):
+    place = folder({"own.csv": TIDY, "own_metadata.csv": "block,label,count\na,0-4,3\n"})
+    assert list(read_releases(place)) == ["own"]
+    assert read_release(place).n.tolist() == read_releases(place)["own"].n.tolist()
 
 
 def test_a_download_without_tables(folder):

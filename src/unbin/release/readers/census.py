@@ -285,5 +285,5 @@ def margin_errors(table: Table, variable: Variable) -> list[float] | None:
     notes = table.find(f"{variable.margin}A")
     if notes is None:
         return errors
-    told = [parse_margin(text) if text in _CONTROLLED else None for text in table.column(notes)]
+    told = table.parse(notes, lambda text: None if text in ("", "null") else parse_margin(text))
     return [error if note is None else note for error, note in zip(errors, told, strict=True)]
