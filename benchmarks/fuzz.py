@@ -55,9 +55,11 @@ OPTIONS: dict[str, list[Any]] = {
     "rounding": [None, None, None, "none", "nearest-5", "down-10", "nearest-0.1%"],
     "encoding": [None, None, None, "latin-1", "utf-16", "cp1252"],
     "block": [None, None, None, "block", "county", "NAME", "GEO_ID"],
-    "label": [None, None, None, "label", "NAME"],
-    "count": [None, None, None, "count", "n", "Population"],
-    "where": [None, None, {"currency": "EUR"}, {"block": ["05001"]}],
+    "label": [None, None, None, "label", "NAME", "C02", "H"],
+    "count": [None, None, None, "count", "n", "Population", "MARS1"],
+    "where": [None, None, {"currency": "EUR"}, {"block": ["05001"]}, {"O_GROUP": "detailed"}],
+    "totals": ["drop", "keep"],
+    "moe": [False, True],
 }
 Attempt = Callable[[Path, bytes, random.Random], str]
 
@@ -218,7 +220,10 @@ def _resume_resealed(path: Path, data: bytes) -> str:
 
 TARGETS = {
     "readers": Target(
-        tables, OF_TABLES, ("t.csv", "t.tsv", "t.txt", "t.csv.gz", "t.parquet"), read_table
+        tables,
+        OF_TABLES,
+        ("t.csv", "t.tsv", "t.txt", "t.csv.gz", "t.parquet", "13zpallagi.csv", "16incyallagi.csv"),
+        read_table,
     ),
     "models": Target(models, OF_JSON, ("model.json",), load_model),
     "checkpoints": Target(checkpoints, OF_JSON, ("fit.json",), resume),

@@ -25,6 +25,7 @@ PUBLIC = [
     "permutation_test",
     "plots",
     "read_release",
+    "read_releases",
     "report",
     "save",
 ]

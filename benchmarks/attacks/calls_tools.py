@@ -230,6 +230,7 @@ def _paths() -> dict[str, Any]:
 def reading() -> Iterator[Call]:
     s, folder = study(), _folder()
     yield from each("read_release", "of", _paths(), unbin.read_release)
+    yield from each("read_releases", "of", _paths(), unbin.read_releases)
     glm = unbin.AggregatedGLM()
     people = partial(glm.fit, y=s.release, block="b", features=["x"])
     yield from each("fit", "people in", _paths(), people)
@@ -249,6 +250,10 @@ def reading() -> Iterator[Call]:
     use = lambda v: unbin.read_release(table, **v)  # noqa: E731
     yield accepted("read_release", lambda: use({}))
     yield from each("read_release", "", keywords(options), use)
+    also = options | {"colour": ["red"], "moe": ["x", True], "totals": ["x", 3]}
+    every = lambda v: unbin.read_releases(table, **v)  # noqa: E731
+    yield accepted("read_releases", lambda: every({}))
+    yield from each("read_releases", "", keywords(also), every)
 
 
 def saving() -> Iterator[Call]:

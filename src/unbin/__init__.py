@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unbin.release.aggregation import aggregate
     from unbin.release.join import join
     from unbin.release.observed import observed
-    from unbin.release.readers import read_release
+    from unbin.release.readers import read_release, read_releases
     from unbin.results import plots, report
     from unbin.results.persistence import load, save
     from unbin.selection import BlockKFold, cross_validate
@@ -42,6 +42,7 @@ __all__ = [
     "permutation_test",
     "plots",
     "read_release",
+    "read_releases",
     "report",
     "save",
 ]
@@ -62,6 +63,7 @@ _HOME = {
     "observed": "unbin.release.observed",
     "permutation_test": "unbin.permutation",
     "read_release": "unbin.release.readers",
+    "read_releases": "unbin.release.readers",
     "save": "unbin.results.persistence",
 }
 """Where each public class and function lives."""

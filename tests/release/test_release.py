@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unbin import Release, aggregate
-from unbin.exceptions import DomainError
+from unbin.exceptions import AlignmentWarning, CountError, DomainError
 from unbin.families import Interval
 from unbin.release.tables import integer_edges
 
@@ -420,3 +420,59 @@ def test_html_shows_no_block_names():
 
 def test_len():
     assert len(HISTOGRAM) == 2
+
+
+# -- standard errors of counts ---------------------------------------------------------------------
+
+
+def with_errors():
+    table = {
+        "block": ["b", "a", "a", "c"],
+        "lower": [0.0, 5.0, 0.0, 0.0],
+        "upper": [5.0, 9.0, 5.0, 5.0],
+        "count": [4, 6, 10, 3],
+        "se": [0.5, 2.0, 1.0, None],
+    }
+    return Release.from_histogram(table, count_se="se")
+
+
+def test_standard_errors_go_along_with_their_counts():
+    release = with_errors()
+    np.testing.assert_array_equal(release.histogram.count_se, [1.0, 2.0, 0.5, np.nan])
+    np.testing.assert_array_equal(release.to_columns()["histogram"]["count_se"][:2], [1.0, 2.0])
+    chosen = release.select(["b", "a"])
+    np.testing.assert_array_equal(
+        dict(zip(chosen.histogram.count, chosen.histogram.count_se, strict=True))[4], 0.5
+    )
+    plain = {"block": ["aa"], "lower": [0.0], "upper": [5.0], "count": [7]}
+    both = release.combine(Release.from_histogram(plain))
+    assert both.histogram.count.tolist() == [10, 6, 7, 4, 3]
+    np.testing.assert_array_equal(both.histogram.count_se, [1.0, 2.0, np.nan, 0.5, np.nan])
+    again = Release.from_histogram(plain).combine(release)
+    np.testing.assert_array_equal(again.histogram.count_se, both.histogram.count_se)
+    assert Release.from_histogram(plain).histogram.count_se is None
+    assert "count_se" not in Release.from_histogram(plain).to_columns()["histogram"]
+
+
+def test_standard_errors_are_scaled_with_the_counts():
+    rows = np.repeat(["a", "b", "c"], [32, 4, 3])
+    with pytest.warns(AlignmentWarning):
+        target = with_errors().align(rows, scale=True)
+    table = target.release.histogram
+    assert table.count.tolist() == [20, 12, 4, 3]
+    np.testing.assert_allclose(table.count_se, [2.0, 4.0, 0.5, np.nan])
+
+
+def test_standard_errors_of_rounded_and_narrowed_counts_stay():
+    table = {"lower": [0.0, 5.0], "upper": [5.0, 9.0], "count": [10, 20], "se": [1.0, 2.0]}
+    columns = {"block": ["a", "a"], **table, "n": [31, 31]}
+    release = Release.from_histogram(columns, n="n", rounding="nearest-5", count_se="se")
+    assert release.histogram.count_low is not None
+    assert release.histogram.count_se.tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("bad", [-1.0, np.inf])
+def test_what_is_no_standard_error(bad):
+    table = {"block": ["a"], "lower": [0.0], "upper": [1.0], "count": [3], "se": [bad]}
+    with pytest.raises(CountError, match=r"block 'a': a standard error must be 0 or more, got"):
+        Release.from_histogram(table, count_se="se")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -56,6 +56,7 @@ def read_histogram(
     closed: str,
     rounding: str | None,
     noisy: bool,
+    count_se: str | None = None,
 ) -> ReadHistogram:
     """Read one row per block and bin; the parameters are those of ``Release.from_histogram``."""
     check_choice("closed", closed, tables.CLOSED)
@@ -67,6 +68,8 @@ def read_histogram(
     people = None if n is None else fields.read_people(frame, n, codes, names)
     side = "left" if closed == "left" else "right"
     table = Histogram(start, low[order], high[order], np.zeros(len(ids), np.int64), side)
+    if count_se is not None:
+        table = replace(table, count_se=_read_errors(frame, count_se, ids)[order])
     tables.check_histogram(table, names)
     if closed != "both":
         _check_gaps(table, names)
@@ -74,7 +77,7 @@ def read_histogram(
     if noisy:
         values = fields.read_floats(frame, column, ids, role="count")[order]
         fields.require_finite(values, ids[order], column)
-        noisy_table = Histogram(start, table.lower, table.upper, values, side)  # type: ignore[arg-type]
+        noisy_table = replace(table, count=values)  # type: ignore[arg-type]
         return ReadHistogram(names, _or_unknown(people, names), noisy_table)
     if percent is not None:
         shares = fields.read_percentages(frame, percent, ids, people)[order]
@@ -106,6 +109,19 @@ def _read_edges(
     if closed == "both":
         low = fields.whole_edges(low, high) - (low < high)
     return low, high
+
+
+def _read_errors(frame: Any, column: str, ids: TextArray) -> FloatArray:
+    """Return standard errors of counts; missing ones are not known."""
+    errors = fields.read_floats(frame, column, ids, role="count_se")
+    bad = (errors < 0) | np.isinf(errors)
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise CountError(
+            f"block {str(ids[k])!r}: a standard error must be 0 or more, got {errors[k]:g} in row "
+            f"{k} of column {column!r}; leave it empty where it is not known"
+        )
+    return errors
 
 
 def _check_gaps(table: Histogram, names: TextArray) -> None:

@@ -104,6 +104,7 @@ class Release:
         closed: str = "right",
         rounding: str | None = None,
         noise_sd: float = 0.0,
+        count_se: str | None = None,
     ) -> Release:
         """Read a table with one row per block and bin.
 
@@ -133,6 +134,9 @@ class Release:
             Standard deviation of noise that the publisher added to every count for privacy. Noisy
             counts may be negative or fractional and need not add up; the rows of X (or ``n``) say
             how many people there are.
+        count_se : str, optional
+            Column with the standard error of each count, where counts are estimates from a sample;
+            missing where it is not known. It is kept with the histogram; no fit uses it yet.
 
         Examples
         --------
@@ -156,6 +160,7 @@ class Release:
             closed=closed,
             rounding=rounding,
             noisy=noisy,
+            count_se=count_se,
         )
         order = tables.no_order(len(found.names))
         return cls(found.names, found.n, found.table, order, noise_sd=noise_sd)
@@ -343,6 +348,8 @@ class Release:
             if histogram.count_low is not None:
                 ends = histogram.interval()
                 result["histogram"] |= {"count_low": ends[0], "count_high": ends[1]}
+            if histogram.count_se is not None:
+                result["histogram"]["count_se"] = histogram.count_se
         if len(order.value):
             block = np.repeat(self.blocks, np.diff(order.start))
             people = np.repeat(self.n, np.diff(order.start))

@@ -47,6 +47,9 @@ class Histogram:
         The side of a bin that belongs to it.
     count_low, count_high : (n_bins,) or None
         The interval each count lies in; None when all are exact.
+    count_se : (n_bins,) or None
+        The standard error of each count, where the publisher estimated it from a sample and says
+        how well; NaN where it is not known. It is carried along, and no fit uses it yet.
     """
 
     start: IntArray
@@ -56,6 +59,7 @@ class Histogram:
     closed: str = "right"
     count_low: IntArray | None = None
     count_high: IntArray | None = None
+    count_se: FloatArray | None = None
 
     def total(self) -> IntArray:
         """Return the people counted in each block."""
@@ -78,7 +82,7 @@ class Histogram:
 
     def rows(self, start: IntArray, rows: IntArray | BoolArray) -> Histogram:
         """Return some bins, as the table of the blocks that ``start`` says."""
-        low, high = self.count_low, self.count_high
+        low, high, se = self.count_low, self.count_high, self.count_se
         return Histogram(
             start,
             self.lower[rows],
@@ -87,6 +91,7 @@ class Histogram:
             self.closed,
             None if low is None else low[rows],
             None if high is None else high[rows],
+            None if se is None else se[rows],
         )
 
     def bin_text(self, row: int) -> str:
@@ -369,7 +374,8 @@ def multiply_counts(table: Histogram, factor: FloatArray, start: IntArray) -> Hi
     """Multiply counts by factors that are the same within each segment, whose sums stay whole."""
     cumulative = np.rint(segment_cumsum(table.count, start) * factor).astype(np.int64)
     before = np.where(first_rows(start), 0, np.roll(cumulative, 1))
-    scaled = replace(table, count=cumulative - before)
+    se = None if table.count_se is None else table.count_se * factor
+    scaled = replace(table, count=cumulative - before, count_se=se)
     if table.count_low is None:
         return scaled
     low, high = table.interval()
@@ -397,10 +403,17 @@ def join_histograms(a: Histogram, b: Histogram, names: TextArray) -> Histogram:
         for name in ("lower", "upper", "count")
     )
     joined = Histogram(start, lower, upper, count, a.closed if len(a.count) else b.closed)
+    if a.count_se is not None or b.count_se is not None:
+        joined = replace(joined, count_se=np.concatenate([_errors(a), _errors(b)])[rows])
     if a.count_low is None and b.count_low is None:
         return joined
     low, high = (np.concatenate(ends) for ends in zip(a.interval(), b.interval(), strict=True))
     return replace(joined, count_low=low[rows], count_high=high[rows])
+
+
+def _errors(table: Histogram) -> FloatArray:
+    """Return the standard errors of counts, NaN where there are none."""
+    return np.full(len(table.count), np.nan) if table.count_se is None else table.count_se
 
 
 def join_orders(a: OrderStatistics, b: OrderStatistics) -> OrderStatistics:

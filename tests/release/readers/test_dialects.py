@@ -300,7 +300,7 @@ def test_a_new_dialect_need_not_know_about_files(write, monkeypatch):
 
 
 def test_a_dialect_can_be_named(write):
-    assert set(DIALECTS) == {"acs", "cdc-wonder", "eurostat", "nhs", "cms", "tidy"}
+    assert set(DIALECTS) == {"acs", "irs", "bls", "cdc-wonder", "eurostat", "nhs", "cms", "tidy"}
     text = "FIPS,Age_Group,Count\n01001,Under 65,11\n01001,65+,12\n"
     assert source(read_release(write(text), dialect="cms")) == "cms, block 'FIPS'"
 
@@ -332,6 +332,7 @@ def people_at_quantiles(release, rng, n=60):
     return np.array(blocks), np.array(y)
 
 
+NURSES = {"where": {"OCC_TITLE": "Registered Nurses"}}
 EURO = {"where": {"currency": "EUR", "TIME_PERIOD": "2023"}}
 
 
@@ -357,6 +358,8 @@ CASES = [
     pytest.param("tidy_labels.csv", "poisson", {}, id="tidy"),
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
     pytest.param("acs_b19001_annotated.csv", "gaussian", {}, id="acs-notes"),
+    pytest.param("acs_aff_b19001.csv", "gaussian", {}, id="acs-factfinder"),
+    pytest.param("bls_oews_states.csv", "gaussian", NURSES, id="bls"),
     pytest.param("wonder_ages.txt", "gaussian", {}, id="wonder"),
     pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events"),
     pytest.param("cms_providers.csv", "gaussian", {}, id="cms"),
@@ -400,7 +403,10 @@ def test_read_fit_impute(name, family, options, method):
 # -- settings --------------------------------------------------------------------------------------
 
 SETTINGS = [
-    ({"dialect": "csv"}, "dialect: unknown, got 'csv'; use one of 'acs', 'cdc-wonder', 'eurostat'"),
+    (
+        {"dialect": "csv"},
+        "dialect: unknown, got 'csv'; use one of 'acs', 'irs', 'bls', 'cdc-wonder'",
+    ),
     ({"encoding": "zlib"}, "encoding: unknown, got 'zlib'; use one of 'utf-8', 'utf-16'"),
     ({"closed": "neither"}, "closed: unknown, got 'neither'; use one of 'right', 'left', 'both'"),
     ({"suppression": "x"}, "suppression: unknown, got 'x'; use one of 'none', 'acs'"),

@@ -74,6 +74,27 @@ WORDS = [
     ("$0", 0, 0, "[]"),
     ("20 years", 20, 20, "[]"),
     ("-5", -5, -5, "[]"),
+    ("No bedroom", 0, 0, "[]"),
+    ("1 bedroom", 1, 1, "[]"),
+    ("5 or more bedrooms", 5, INF, "[-"),
+    ("No vehicle available", 0, 0, "[]"),
+    ("4 or more vehicles available", 4, INF, "[-"),
+    ("No more than 4", -INF, 4, "-]"),
+    ("Built 2010 to 2019", 2010, 2019, "[]"),
+    ("Built 2020 or later", 2020, INF, "[-"),
+    ("Built 1939 or earlier", -INF, 1939, "-]"),
+    ("Moved in 1989 or earlier", -INF, 1989, "-]"),
+    ("Under .50", -INF, 0.5, "-)"),
+    (".50 to .99", 0.5, 0.99, "[]"),
+    ("2.00 and over", 2, INF, "[-"),
+    ("0.50 or less occupants per room", -INF, 0.5, "-]"),
+    ("1.01 to 1.50 occupants per room", 1.01, 1.5, "[]"),
+    ("500 - 999 grams", 500, 999, "[]"),
+    ("499 grams or less", -INF, 499, "-]"),
+    ("0_4", 0, 4, "[]"),
+    ("under 1 year", -INF, 1, "-)"),
+    ("$2,000 or more", 2000, INF, "[-"),
+    ("10.0 to 14.9 percent", 10, 14.9, "[]"),
 ]
 
 
@@ -91,6 +112,8 @@ def test_words(text, lower, upper, ends):
 
 BAD = ["", "total", "a-b", "5-", "5--", "--5", "5-9-10", "5 5", "<", "1,00", "<5+", "5+ 6", "1e5"]
 BAD += ["=5", "5 > 9", "[5", "[5, 10", "5,6", "٣-٥", "x" * 201, "5 to to to 9", "+", "- -"]
+BAD += ["No", "No cash rent", "no 5", "Built", "occupants per room", ".", "..5", "_", "5_", "4_5_6"]
+BAD += ["With cash rent"]
 
 
 @pytest.mark.parametrize("text", BAD)
@@ -110,6 +133,9 @@ def test_totals_and_unknowns():
     assert not is_total("all of 5")
     assert is_unknown("Not Stated")
     assert not is_unknown("0")
+    assert is_unknown("Not computed")
+    assert is_unknown("No cash rent")
+    assert not is_unknown("No bedroom")
 
 
 # -- gaps ----------------------------------------------------------------------------------------
@@ -138,6 +164,12 @@ def test_ages_and_decimals_touch():
     assert closed("< 1 year", "1-4 years", "5+ years") == ([(-INF, 1), (1, 5), (5, INF)], "left")
     assert closed("0.5-0.9", "1.0-1.4") == ([(0.5, 1.0), (1.0, 1.5)], "left")
     assert closed("20 years", "21 years") == ([(20, 21), (21, 22)], "left")
+    assert closed(".50 to .99", "1.00 to 1.24") == ([(0.5, 1.0), (1.0, 1.25)], "left")
+    assert closed("500 - 999 grams", "1000 - 1499 grams") == ([(500, 1000), (1000, 1500)], "left")
+    assert closed("No bedroom", "1 bedroom", "2 or more bedrooms") == (
+        [(0, 0), (1, 1), (2, INF)],
+        "both",
+    )
     assert closed("$50K-$74K", "$75K+") == ([(50_000, 75_000), (75_000, INF)], "left")
 
 

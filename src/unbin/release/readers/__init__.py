@@ -7,16 +7,17 @@ A dialect is one module with ``recognises(sheet)`` and ``read(sheet, options)``,
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any
 
 from unbin._checks import check_choice, check_flag, check_whole
 from unbin._frames import column_names, is_missing
-from unbin.exceptions import ParameterError, ReadError, ReleaseError
-from unbin.release.readers import acs, cms, eurostat, nhs, tidy, wonder
-from unbin.release.readers.downloads import read_sheets
+from unbin.exceptions import ParameterError, ReadError, ReadWarning, ReleaseError
+from unbin.release.readers import acs, bls, cms, eurostat, irs, nhs, tidy, wonder
+from unbin.release.readers.downloads import is_document, read_sheets, stem
 from unbin.release.readers.files import ENCODINGS, HEADERS, MAX_BYTES, collect
 from unbin.release.readers.options import Options, check_options
 from unbin.release.readers.sheets import Sheet, listed, read_error
@@ -26,6 +27,8 @@ from unbin.release.words import plural
 
 DIALECTS: dict[str, ModuleType] = {
     "acs": acs,
+    "irs": irs,
+    "bls": bls,
     "cdc-wonder": wonder,
     "eurostat": eurostat,
     "nhs": nhs,
@@ -65,7 +68,7 @@ def read_release(
     Parameters
     ----------
     path : str or path
-    dialect : {"tidy", "acs", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
+    dialect : {"tidy", "acs", "irs", "bls", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
         The layout; guessed from the header when left out.
     block, label, count : str, optional
         Columns of block ids, of bins in words and of counts, where the guess is wrong. Several
@@ -102,20 +105,25 @@ def read_release(
     -------
     Release
     """
-    crossed = list(block) if isinstance(block, list | tuple) else []
-    if crossed and all(isinstance(name, str) for name in crossed):
-        block = ", ".join(crossed)
-    options = check_options(
-        Options(block, label, count, where, closed, suppression, rounding, totals, moe)  # type: ignore[arg-type]
+    options, crossed = _options(
+        block=block,
+        label=label,
+        count=count,
+        where=where,
+        closed=closed,
+        suppression=suppression,
+        rounding=rounding,
+        totals=totals,
+        moe=moe,
     )
-    chosen = _chosen(_found(path, options, dialect, sheet, skip, encoding, max_bytes))
-    if crossed:
-        chosen = replace(chosen, sheet=chosen.sheet.crossed(crossed))
-    return _read(chosen, options, public)
+    found = _chosen(_found(path, options, dialect, sheet, skip, encoding, max_bytes))
+    return _read(found.crossed(crossed), options, public)
 
 
 def read_releases(path: str | os.PathLike[str], **settings: Any) -> dict[str, Release]:
     """Read every table of a download: a folder, a zip archive, a workbook.
+
+    Labels that a table lacks are taken from the metadata beside it, where a dialect knows how.
 
     Parameters
     ----------
@@ -127,21 +135,50 @@ def read_releases(path: str | os.PathLike[str], **settings: Any) -> dict[str, Re
     -------
     dict of Release
         By the name of the table (B19001), the sheet or the file. Files that hold no table of
-        outcomes, such as readme files, are left out, and said.
+        outcomes are left out: metadata and readme files, which the notes of each release name, and
+        others, which are a :class:`~unbin.exceptions.ReadWarning` too.
 
     Examples
     --------
     >>> tables = read_releases("download.zip")  # doctest: +SKIP
     """
-    names = ("dialect", "sheet", "skip", "encoding", "max_bytes", "public")
-    own = {name: settings.pop(name, None) for name in names}
-    options = check_options(Options(**settings))
-    size = MAX_BYTES if own["max_bytes"] is None else own["max_bytes"]
-    found = _found(path, options, own["dialect"], own["sheet"], own["skip"], own["encoding"], size)
-    read = [each for each in found if each.dialect]
-    if not read:
+    kind = settings.pop("dialect", None)
+    sheet, skip = settings.pop("sheet", None), settings.pop("skip", None)
+    encoding, size = settings.pop("encoding", None), settings.pop("max_bytes", MAX_BYTES)
+    public = settings.pop("public", None)
+    unknown = settings.keys() - {field.name for field in fields(Options)}
+    if unknown:
+        raise ParameterError(
+            f"{min(unknown)}: unknown, got it as an option; use those of read_release()"
+        )
+    options, crossed = _options(**settings)
+    found = _found(path, options, kind, sheet, skip, encoding, size)
+    if not any(each.dialect for each in found):
         _chosen(found)
-    return {each.table_name(): _read(each, options, own["public"]) for each in read}
+    tables = _beside_others(found)
+    names = [each.table_name() for each in tables]
+    keys = [
+        name if names.count(name) == 1 else stem(each.sheet.name)
+        for name, each in zip(names, tables, strict=True)
+    ]
+    if len(set(keys)) < len(keys):
+        raise read_error(
+            tables[0].sheet.file,
+            f"files must have different names, got {listed(keys)}; unpack and read them one by one",
+        )
+    return {
+        key: _read(each.crossed(crossed), options, public)
+        for key, each in zip(keys, tables, strict=True)
+    }
+
+
+def _options(**settings: Any) -> tuple[Options, list[str]]:
+    """Return the options, checked, and the columns of blocks that are to be crossed."""
+    block = settings.pop("block", None)
+    crossed = list(block) if isinstance(block, list | tuple) else []
+    if crossed and all(isinstance(name, str) for name in crossed):
+        block = ", ".join(crossed)
+    return check_options(Options(block=block, **settings)), crossed
 
 
 def read_frame(frame: Any, *, name: str = "frame", **settings: Any) -> Release:
@@ -156,14 +193,15 @@ def read_frame(frame: Any, *, name: str = "frame", **settings: Any) -> Release:
         ``dialect``, ``block``, ``label``, ``count`` and the like, as for :func:`read_release`.
     """
     dialect, public = settings.pop("dialect", None), settings.pop("public", None)
-    options = check_options(Options(**settings))
-    columns = (
-        frame if isinstance(frame, Mapping) else {n: frame[n] for n in column_names(frame) or []}
-    )
+    options, crossed = _options(**settings)
+    columns = frame
+    if not isinstance(frame, Mapping):
+        columns = {name: frame[name] for name in column_names(frame) or []}
     texts = [["" if is_missing(v) else cell_text(v) for v in values] for values in columns.values()]
     records = [list(map(str, columns)), *map(list, zip(*texts, strict=True))]
     sheet = collect(enumerate(records, 1), name, options.where)
-    return _read(_chosen([_locate(sheet, options, dialect, None)]), options, public)
+    found = _chosen([_locate(sheet, options, dialect, None)])
+    return _read(found.crossed(crossed), options, public)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,9 +212,21 @@ class _Found:
     dialect: str
 
     def table_name(self) -> str:
+        """Return the name that the dialect knows for the table, else that of the sheet."""
         name = getattr(DIALECTS[self.dialect], "table_name", None)
-        found: str = (name(self.sheet) if name else "") or self.sheet.name or self.sheet.file
-        return found.rpartition(".")[0] or found
+        known: str = name(self.sheet) if name else ""
+        return known or stem(self.sheet.name or self.sheet.file)
+
+    def crossed(self, names: list[str]) -> _Found:
+        """Return the sheet with several columns of blocks as one."""
+        return replace(self, sheet=self.sheet.crossed(names)) if names else self
+
+    def beside(self, others: list[Sheet], note: str) -> _Found:
+        """Return the sheet with the others of its download, where it is not by itself."""
+        if not others:
+            return self
+        notes = (*self.sheet.notes, note) if note else self.sheet.notes
+        return replace(self, sheet=replace(self.sheet, notes=notes, beside=tuple(others)))
 
 
 def _found(
@@ -199,7 +249,11 @@ def _found(
         check_whole("skip", skip, low=0)
     size = check_whole("max_bytes", max_bytes, low=1)
     sheets = read_sheets(path, encoding=encoding, max_bytes=size, where=options.where, sheet=sheet)
-    return [_locate(each, options, dialect, skip) for each in sheets]
+    documents = [len(sheets) > 1 and is_document(each.name) for each in sheets]
+    return [
+        _Found(each, "") if document else _locate(each, options, dialect, skip)
+        for each, document in zip(sheets, documents, strict=True)
+    ]
 
 
 def _locate(sheet: Sheet, options: Options, dialect: str | None, skip: int | None) -> _Found:
@@ -239,11 +293,7 @@ def _chosen(found: list[_Found]) -> _Found:
     if len(known) == 1:
         (one,) = known
         rest = [each.sheet for each in found if each is not one]
-        if not rest:
-            return one
-        note = f"{plural(len(rest), 'other sheet')} left out, no known layout: "
-        notes = (*one.sheet.notes, note + listed([each.name for each in rest]))
-        return replace(one, sheet=replace(one.sheet, notes=notes, beside=tuple(rest)))
+        return one.beside(rest, _left_out(rest))
     if known:
         names = [each.sheet.name for each in known]
         raise read_error(
@@ -260,6 +310,28 @@ def _chosen(found: list[_Found]) -> _Found:
     )
 
 
+def _beside_others(found: list[_Found]) -> list[_Found]:
+    """Return every sheet that a dialect knows with the others beside it; say what is left out."""
+    rest = [each.sheet for each in found if not each.dialect]
+    odd = [sheet for sheet in rest if not is_document(sheet.name)]
+    if odd:
+        # the caller of read_releases
+        warnings.warn(f"{odd[0].file}: {_left_out(odd)}", ReadWarning, stacklevel=3)
+    return [
+        each.beside([other.sheet for other in found if other is not each], _left_out(rest))
+        for each in found
+        if each.dialect
+    ]
+
+
+def _left_out(sheets: list[Sheet]) -> str:
+    """Return "1 other sheet left out, no known layout: 'readme.txt'", or nothing."""
+    if not sheets:
+        return ""
+    count = plural(len(sheets), "other sheet")
+    return f"{count} left out, no known layout: {listed([each.name for each in sheets])}"
+
+
 def _read(found: _Found, options: Options, public: bool | None) -> Release:
     known = found.dialect not in _OWN if public is None else check_flag("public", public)
     try:
@@ -268,4 +340,10 @@ def _read(found: _Found, options: Options, public: bool | None) -> Release:
         raise
     except ReleaseError as error:
         raise read_error(found.sheet.file, str(error)) from error
+    if options.moe and release.histogram.count_se is None:
+        raise read_error(
+            found.sheet.file,
+            f"moe: margins of error are read of tables of the ACS, got a table read as "
+            f"{found.dialect!r}; leave moe out",
+        )
     return replace(release, public=known)

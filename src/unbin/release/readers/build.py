@@ -46,6 +46,8 @@ class Bins:
     closed : {"left", "right", "both"}
     n : mapping of block to people
         Totals that the file names; a block may be missing.
+    se : list of float, optional
+        Standard errors of the counts, NaN where one is not known.
     """
 
     row: list[int]
@@ -55,6 +57,7 @@ class Bins:
     cells: list[Cell]
     closed: str
     n: Mapping[str, int]
+    se: list[float] | None = None
 
 
 def check_ids(table: Table, column: str) -> list[str]:
@@ -124,6 +127,9 @@ def build_histogram(
         columns["count_low"] = [cell.low for cell in cells]
         columns["count_high"] = [cell.high for cell in cells]
         keywords |= {"count_low": "count_low", "count_high": "count_high"}
+    if bins.se is not None:
+        columns["count_se"] = bins.se
+        keywords["count_se"] = "count_se"
     source = ", ".join([source, *_hidden_words(bins.cells)])
     return build(table, "from_histogram", columns, bins.row, source=source, **keywords)
 
@@ -204,6 +210,7 @@ def _kept(bins: Bins, keep: Callable[[int], bool]) -> Bins:
         lower=[bins.lower[i] for i in kept],
         upper=[bins.upper[i] for i in kept],
         cells=[bins.cells[i] for i in kept],
+        se=None if bins.se is None else [bins.se[i] for i in kept],
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from unbin.release.words import plural
 
 MAX_FILES = 1000
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".gz", ".parquet", ".json", ".xlsx", ".xls", ".ods")
+_DOCUMENT = re.compile(r"meta.?data|read.?me|notes|dictionary", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,12 @@ def choose_sheet(found: list[Sheet], name: str, file: str) -> Sheet:
 
 
 def _unpacked(data: bytes, file: str, how: _How, name: str = "") -> Iterator[Sheet]:
-    """Yield the tables in the bytes of one file."""
-    if data.startswith(ZIP):
+    """Yield the tables in the bytes of one file; of a document beside tables its lines."""
+    if is_document(name) and name.lower().endswith(".txt"):
+        lines = data.decode("utf-8", errors="replace").splitlines()
+        kept = [(k, line.strip()) for k, line in enumerate(lines, 1) if line.strip()]
+        yield Sheet(file, [[line] for _, line in kept], [k for k, _ in kept], name)
+    elif data.startswith(ZIP):
         yield from _archive(data, file, how)
     elif data.startswith(OLE):
         yield from _workbook(data, file)
@@ -159,3 +165,13 @@ def _folder(place: Path, file: str, how: _How) -> Iterator[Sheet]:
 
 def _is_table(name: str) -> bool:
     return name.lower().endswith(_TABLES) and not name.startswith((".", "~$", "__MACOSX"))
+
+
+def is_document(name: str) -> bool:
+    """Tell whether a file of a download explains its tables, by its name."""
+    return _DOCUMENT.search(name) is not None
+
+
+def stem(name: str) -> str:
+    """Return the name of a file without its ending, or that of a sheet as it is."""
+    return Path(name).stem if name.lower().endswith(_TABLES) else name

@@ -18,9 +18,14 @@ MAX_LABEL = 200
 """Characters of a label."""
 TOTALS = frozenset({"total", "all", "all ages", "all persons", "all people", "overall"})
 UNKNOWNS = frozenset(
-    {"unknown", "not stated", "not known", "not specified", "missing", "age not stated",
-     "unknown or not stated", "not reported"}
+    {
+        "unknown", "not stated", "not known", "not specified", "not recorded", "not reported",
+        "not available", "not applicable", "not computed", "missing", "age not stated",
+        "unknown or not stated", "unknown or not reported", "not reported or unknown",
+        "no cash rent",
+    }
 )  # fmt: skip
+"""People whose value was not recorded, or who have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +54,15 @@ class Label:
 
 _CURRENCY = re.compile(r"[$€£¥]|\b(?:usd|eur|gbp|dollars?|euros?|pounds?)\b")
 _MEASURED = re.compile(
-    r"(?:-|\b)(?:years?|yrs?|months?|weeks?|days?|hours?|minutes?|mins?|aged?|percent)\b|%"
+    r"(?:-|\b)(?:years?|yrs?|months?|weeks?|days?|hours?|minutes?|mins?|aged?|percent|"
+    r"grams?)\b|%"
 )
 _UNITS = re.compile(
-    r"(?:-|\b)(?:old|of|persons?|people|households?|units?|rooms?|vehicles?|available|visits?|"
-    r"children|times|between)\b|[:.]$"
+    r"(?:-|\b)(?:old|of|persons?|people|households?|units?|(?:occupants? per )?rooms?|bedrooms?|"
+    r"vehicles?|available|visits?|children|workers?|times|between|built|moved in)\b|[:.]$"
 )
+_NONE = re.compile(r"\bno (?=(?:bedrooms?|rooms?|vehicles?|children|workers?|visits?|persons?)\b)")
+_JOINED = re.compile(r"(?<=[0-9])_(?=[0-9])")
 _SIGNS = tuple(
     (re.compile(pattern), sign)
     for pattern, sign in (
@@ -77,7 +85,7 @@ _SIGNS = tuple(
     )
 )
 _TOKEN = re.compile(
-    r" *(?:(?P<number>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?)"
+    r" *(?:(?P<number>(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?|\.[0-9]+)"
     r" ?(?P<scale>(?:k|m|thousand|million)\b)?(?![\w.])|(?P<sign><=|>=|[<>+~:-]))"
 )
 _NUMBER = r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]+)?"
@@ -101,7 +109,7 @@ def is_total(text: str) -> bool:
 
 
 def is_unknown(text: str) -> bool:
-    """Tell whether a label stands for people whose value was not recorded."""
+    """Tell whether a label stands for people whose value is not known, or who have none."""
     return text.strip(" :").casefold() in UNKNOWNS
 
 
@@ -115,7 +123,7 @@ def parse_label(text: str) -> Label:
     """
     label = None
     if len(text) <= MAX_LABEL:
-        words = text.lower()
+        words = _NONE.sub("0 ", _JOINED.sub("-", text.lower()))
         continuous = bool(_CURRENCY.search(words) or _MEASURED.search(words))
         words = _UNITS.sub(" ", _MEASURED.sub(" ", _CURRENCY.sub("", words)))
         words = " ".join(words.split())
