@@ -60,7 +60,7 @@ def test_tidy_quantiles_values_means():
     order = fixture("tidy_quantiles.tsv")
     assert order.n.tolist() == [40, 60]
     assert order.order_statistics.value.tolist() == [1.5, 2, 3]
-    values = fixture("tidy_values.csv")
+    values = fixture("tidy_values.csv", block="ward")
     assert source(values) == "tidy values, block 'ward'"
     assert values.order_statistics.value.tolist() == [0.5, 1.5, 3]
     means = fixture("tidy_means.csv")
@@ -376,7 +376,7 @@ def test_a_new_dialect_need_not_know_about_files(write, monkeypatch):
 
 
 def test_a_dialect_can_be_named(write):
-    assert set(DIALECTS) == {"acs", "cdc-wonder", "eurostat", "nhs", "cms", "tidy"}
+    assert set(DIALECTS) == {"acs", "abs", "cdc-wonder", "eurostat", "nhs", "cms", "tidy", "plain"}
     text = "FIPS,Age_Group,Count\n01001,Under 65,11\n01001,65+,12\n"
     assert source(read_release(write(text), dialect="cms")) == "cms, block 'FIPS'"
 

@@ -173,7 +173,7 @@ def build(
     if table.choices:
         # the caller of read_release
         warnings.warn(f"{table.file}: {'; '.join(table.choices)}", ReadWarning, stacklevel=6)
-    used = len(set(rows))
+    used = sum(table.stands_for.get(row, 1) for row in set(rows))
     read = "all" if used == table.n_records else f"{used:,} of"
     source = f"{source}, {read} {plural(table.n_records, 'row')}"
     return replace(release, source=source, notes=(*table.choices, *table.notes))
