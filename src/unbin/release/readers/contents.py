@@ -12,7 +12,7 @@ from unbin.release.readers.dimensions import is_number, is_period
 from unbin.release.readers.labels import is_total, is_unknown
 from unbin.release.readers.numbers import parse_whole, plain
 from unbin.release.readers.sheets import Table, listed, shown
-from unbin.release.readers.wide import as_labels
+from unbin.release.readers.wide import YEARS, as_labels
 
 _SYMBOLS = {symbol for scheme in SCHEMES.values() for symbol in scheme.symbols if symbol}
 _SHARES = re.compile(
@@ -34,7 +34,7 @@ def label_columns(table: Table) -> list[str]:
 
 
 def _is_labels(table: Table, name: str) -> bool:
-    if is_period(name):
+    if is_time(table, name):
         return False
     texts = list(dict.fromkeys(table.column(name)))
     others = [text for text in texts if not (is_total(text) or is_unknown(text))]
@@ -47,7 +47,7 @@ def count_columns(table: Table) -> list[str]:
 
 
 def _is_counts(table: Table, name: str) -> bool:
-    if is_period(name) or is_share(table, name):
+    if is_time(table, name) or is_share(table, name):
         return False
     texts = dict.fromkeys(map(plain, table.column(name)))
     whole = [_is_whole(text) for text in texts if text not in _SYMBOLS and text]
@@ -62,17 +62,26 @@ def _is_whole(text: str) -> bool:
     return True
 
 
+def is_time(table: Table, name: str) -> bool:
+    """Tell whether a column holds years, months or dates, by its name or its cells."""
+    texts = table.column(name)
+    return is_period(name) or all(text.isdecimal() and int(text) in YEARS for text in texts)
+
+
 def is_share(table: Table, name: str) -> bool:
     """Tell whether a column holds percentages, by its name or its cells."""
     return _SHARES.fullmatch(name) is not None or any(t.endswith("%") for t in table.column(name))
 
 
 def word_columns(table: Table) -> list[str]:
-    """Return the columns of names and codes: not all numbers, and no empty cell."""
+    """Return the columns of names and codes: neither numbers nor counts, and no empty cell."""
     return [
         name
         for name in table.header
-        if name and "" not in (texts := set(table.column(name))) and not all(map(is_number, texts))
+        if name
+        and "" not in (texts := set(table.column(name)))
+        and not all(map(is_number, texts))
+        and not _is_counts(table, name)
     ]
 
 
@@ -95,13 +104,13 @@ def id_columns(
         for name in table.header
         if name
         and name not in taken
-        and not is_period(name)
+        and not is_time(table, name)
         and len(set(zip(table.column(name), rows, strict=True))) == len(table)
     ]
     words = [name for name in unique if name in set(word_columns(table))]
-    if words:
-        return words
     whole = [name for name in unique if all(map(_is_code, table.column(name)))]
+    if words:
+        return words + [name for name in whole if _CODES.fullmatch(name)]
     if labels is None:
         return whole
     least = max(2, len(set(labels)) / 2)
@@ -117,20 +126,16 @@ def _is_code(text: str) -> bool:
 
 def choose_id(table: Table, found: Sequence[str]) -> str:
     """Return the one column of ids; of codes and names that mean the same, the codes."""
-    first = table.column(found[0])
-    same = [
-        name
-        for name in found
-        if explained(first, table.column(name)) and explained(table.column(name), first)
-    ]
-    words = set(word_columns(table))
-    codes = [name for name in found if _CODES.fullmatch(name)]
     if len(found) == 1:
         return found[0]
-    if len(same) == len(found) and len(codes) == 1:
-        return codes[0]
-    if len(same) == len(found) and found[0] in words:
-        return found[0]
+    first = table.column(found[0])
+    codes = [name for name in found if _CODES.fullmatch(name)]
+    same = all(
+        explained(first, table.column(name)) and explained(table.column(name), first)
+        for name in found
+    )
+    if same and found[0] in word_columns(table):
+        return (codes or list(found))[0]
     raise table.error(
         f"one column must hold the block ids, got {listed(list(found))}; say",
         offers={"block": (codes or list(found))[0]},

@@ -17,7 +17,9 @@ from unbin.release.release import Release
 from unbin.release.words import plural
 
 _MEASURED = re.compile(
-    r"(?:^|[\W_])(?:ages?|income|earnings|wages?|duration|time)(?:$|[\W_])", re.I
+    r"(?:^|[\W_])(?:ages?|incomes?|earnings|wages?|salar(?:y|ies)|expenditures?|spending|rent|costs?|"
+    r"duration|time)(?:$|[\W_])",
+    re.I,
 )
 """Names of columns whose labels are about values between whole numbers."""
 

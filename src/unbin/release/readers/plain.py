@@ -26,10 +26,10 @@ from unbin.release.readers.contents import (
     explained,
     id_columns,
     is_share,
+    is_time,
     label_columns,
     word_columns,
 )
-from unbin.release.readers.dimensions import is_period
 from unbin.release.readers.headings import is_mean, is_people, is_spread, probabilities
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import Columns, edges_of, read_labelled
@@ -79,6 +79,13 @@ def explain(sheet: Sheet) -> ReadError:
     if problem is not None:
         return problem
     counts, words = count_columns(table), word_columns(table)
+    bins = as_labels([name for name in sheet.header if name not in probabilities(sheet.header)])
+    strange = [name for name in bins if name not in counts]
+    if strange:
+        return table.error(
+            f"columns named after bins must hold counts, got other cells in {listed(strange)}; "
+            "give percentages as block, lower, upper, percent, n"
+        )
     if len(words) < 2 or not counts:
         return table.error(unknown + rename, row=row)
     label = next((name for name in words if len(as_labels(table.column(name))) > 1), words[-1])
@@ -151,16 +158,16 @@ def _splitting(table: Table) -> list[str]:
     size = {
         name: len(set(table.column(name)))
         for name in table.header
-        if name in words or (name and is_period(name))
+        if name in words or (name and is_time(table, name))
     }
     return sorted((name for name in size if size[name] > 1), key=lambda name: -size[name])
 
 
 def _several(table: Table, others: list[str]) -> ReadError:
     """Return the error about rows that blocks and bins do not tell apart."""
-    block = next((name for name in others if not is_period(name)), others[0])
-    rest = [name for name in others if name != block]
-    offers: dict[str, Any] = {"block": block}
+    words = [name for name in others if not is_time(table, name)]
+    rest = [name for name in others if name not in words[:1]]
+    offers: dict[str, Any] = {"block": words[0]} if words else {}
     if rest:
         offers["where"] = {rest[0]: table.column(rest[0])[0]}
     return table.error(
@@ -327,9 +334,23 @@ def _wide(table: Table, options: Options) -> Release:
         lost = table.parse(name, parse_whole)
         n = {b: people - k for (b, people), k in zip(n.items(), lost, strict=True)} if n else {}
         table = table.noting(f"{people_text(sum(lost))} left out: {shown(name)}")
+    _refuse_more_bins(table, list(bins), [block, *taken])
     table = _beside(table, [block, *taken])
     source = f"plain table, one column per bin, block {shown(block)}"
     return read_wide(table, options, ids, bins, scheme, source=source, n=n)
+
+
+def _refuse_more_bins(table: Table, bins: list[str], taken: Sequence[str]) -> None:
+    """Raise if a column of counts behind the first bin may be a bin too."""
+    behind = table.header[table.header.index(bins[0]) :]
+    whole = set(count_columns(table))
+    strange = [name for name in behind if name in whole and name not in taken]
+    if strange:
+        raise table.error(
+            f"a label must name its values, got {shown(strange[0])} beside {listed(bins, 3)}; "
+            "rename the column if it is a bin, and remove it if it is not",
+            column=strange[0],
+        )
 
 
 def _row_totals(
@@ -376,6 +397,9 @@ def _quantiles(table: Table, options: Options) -> Release:
     taken = [*quantiles, *means, *filter(is_spread, table.header)]
     people = _people(table, options, taken)
     table, block = _block(table, options, None, [*taken, people])
+    totals = [named_total(text) for text in table.column(block)]
+    if options.totals == "drop" and not all(totals):
+        table = table.take([not each for each in totals], "totals of others")
     ids = check_ids(table, block)
     if means:
         table = table.choosing(

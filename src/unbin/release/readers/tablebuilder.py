@@ -20,12 +20,14 @@ from dataclasses import dataclass, replace
 
 from unbin.exceptions import ReleaseError
 from unbin.release.readers.build import check_ids, choose_rows
+from unbin.release.readers.dimensions import is_number
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown, texts_of
 from unbin.release.readers.sums import add_columns
 from unbin.release.readers.wide import read_wide
 from unbin.release.release import Release
+from unbin.release.words import plural
 
 _REMARK = re.compile(r"\s*\([^()]*\)$")
 _MONEY = re.compile(r"[$€£]")
@@ -99,9 +101,7 @@ def read(sheet: Sheet, options: Options) -> Release:
     area = sheet.cells[head.size - 1][0] if named else "area"
     width = 1 + len(head.values[0])
     names = [area, *(f"column {k}" for k in range(1, width))]
-    cells = [names, *(_cut(record, width) for record in sheet.cells[head.size :])]
-    rows = sheet.rows[head.size - 1 :]
-    table = replace(sheet, cells=cells, rows=rows).table()
+    table = _body(sheet, head.size, names)
     outcome = _outcome(table, head, options.label)
     where = dict(options.where or {})
     others = [name for name in head.names if name != outcome]
@@ -114,9 +114,18 @@ def read(sheet: Sheet, options: Options) -> Release:
     return _histogram(table, options, area, outcome, head, columns)
 
 
-def _cut(record: list[str], width: int) -> list[str]:
-    """Return a record without the separator that TableBuilder writes at the end of a line."""
-    return record[:width] if not any(record[width:]) else record
+def _body(sheet: Sheet, first: int, names: list[str]) -> Table:
+    """Return the areas and their counts; what is below them holds no numbers."""
+    stop = len(sheet.cells)
+    while stop > first and not any(map(is_number, filter(None, sheet.cells[stop - 1][1:]))):
+        stop -= 1
+    gone = len(sheet.cells) - stop
+    notes = (f"{plural(gone, 'line')} below the table left out",) if gone else ()
+    # TableBuilder ends lines with a separator
+    width = len(names)
+    cells = [r if any(r[width:]) else r[:width] for r in sheet.cells[first:stop]]
+    rows = sheet.rows[first - 1 : stop]
+    return replace(sheet, cells=[names, *cells], rows=rows, notes=(*sheet.notes, *notes)).table()
 
 
 def _bin(text: str) -> Label | None:

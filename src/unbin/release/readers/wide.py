@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 
@@ -15,7 +16,8 @@ from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Table
 from unbin.release.release import Release
 
-_YEARS = range(1800, 2101)
+YEARS = range(1800, 2101)
+"""Numbers that may be years."""
 
 
 def as_labels(texts: Sequence[str]) -> dict[str, Label]:
@@ -37,7 +39,7 @@ def as_labels(texts: Sequence[str]) -> dict[str, Label]:
             continue
     signed = any(not is_number(text) for text in found)
     ends = {end for label in found.values() for end in (label.lower, label.upper)}
-    years = all(end in _YEARS for end in ends if math.isfinite(end))
+    years = all(end in YEARS for end in ends if math.isfinite(end))
     return found if len(found) > 1 and signed and not years else {}
 
 
@@ -76,5 +78,14 @@ def read_wide(
         lower += [edges.edges[label][0]] * len(ids)
         upper += [edges.edges[label][1]] * len(ids)
         cells += table.parse(name, lambda text: parse_cell(text, scheme))
+    table = _note_gaps(table, list(edges.edges.values()), edges.closed)
     bins = Bins(rows, blocks, lower, upper, cells, edges.closed, n or {})
     return build_histogram(table, bins, source=source, totals=options.totals)
+
+
+def _note_gaps(table: Table, ends: list[tuple[float, float]], closed: str) -> Table:
+    """Say which values no column counts."""
+    for (_, upper), (lower, _) in itertools.pairwise(sorted(ends)):
+        if lower - upper > (closed == "both"):
+            table = table.noting(f"no column counts values between {upper:g} and {lower:g}")
+    return table
