@@ -500,16 +500,6 @@ def test_path_of_another_type():
         read_release(3)
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="table.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 def test_several_columns_of_blocks_are_crossed(tmp_path):
     path = tmp_path / "crossed.csv"
     path.write_text("Age,sex,lower,upper,count\n65-74,f,,2,3\n65-74,m,,2,4\n75+,f,,2,5\n")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 _PERCENTILE = re.compile(
-    r"(?:.*[ _])?(?:p|q|pct|perc|percentile|quantile)[ _.]?(?P<behind>0?\.\d+|\d{1,2}(?:\.\d+)?)|"
+    r"(?:.*[ _])?(?:p|q|pct|perc|percentile|quantile)[ _]?(?P<behind>0?\.\d+|\d{1,2}(?:\.\d+)?)|"
     r"(?:.*[ _])?(?P<before>\d{1,2})(?:st|nd|rd|th)?[ _](?:percentile|pctl?)(?:[ _].*)?",
     re.I,
 )
@@ -78,4 +78,6 @@ def probabilities(header: Sequence[str]) -> dict[str, float]:
             found[name] = (
                 float(digits) if digits.lstrip("0").startswith(".") else float(digits) / 100
             )
+    if found and max(found.values()) < 0.1:  # p1, p2, p3 may be anything
+        return {}
     return {name: p for name, p in found.items() if 0 < p < 1}
