@@ -131,6 +131,16 @@ def test_weeks_are_held_against_totals(tmp_path, column):
         read_release(path, where={"RTT Part Type": "Part_1A"})
 
 
+@pytest.mark.parametrize("column", ["Treatment Function Code", "Commissioner Org Code"])
+def test_columns_that_tell_rows_apart_are_needed(tmp_path, column):
+    def edit(rows):
+        for row in rows:
+            del row[column]
+
+    with pytest.raises(ReadError, match=f"column '{column}' not found"):
+        read_release(changed(WEEKS, tmp_path, edit), where={"RTT Part Type": "Part_2"})
+
+
 def test_rows_twice_periods_and_parts_are_refused(tmp_path):
     path = changed(WEEKS, tmp_path, lambda rows: rows + rows[-1:])
     with pytest.raises(ReadError, match=r"row 38, .* twice"):

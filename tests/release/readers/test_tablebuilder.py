@@ -125,6 +125,13 @@ def test_a_header_of_another_kind(write):
         read_release(write(moved))
 
 
+def test_a_damaged_first_row_is_not_a_title(write):
+    with pytest.raises(ReadError):
+        read_release(write(TEXT.replace('"25-44 years",,', '"25-44 years",x,')))
+    with pytest.raises(ReadError):
+        read_release(write(TEXT.replace(',"45 years and over"', "")))
+
+
 def test_as_published():
     path = published("abs_tablebuilder_age_income.csv")
     age = "AGE5P - Age in Five Year Groups"

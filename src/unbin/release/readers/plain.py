@@ -192,7 +192,8 @@ def _long(table: Table, options: Options) -> Release:
     table = _checked_n(table, ids, texts, count, options.scheme("none"))
     table = _beside(table, [block, label, count])
     columns = Columns((block,), (label,), (count,))
-    return read_labelled(table, options, columns, options.scheme("none"), dialect="plain table")
+    words = f"plain table, bins {shown(label)}, counts {shown(count)}"
+    return read_labelled(table, options, columns, options.scheme("none"), dialect=words)
 
 
 def _label(table: Table, options: Options) -> str:
@@ -218,6 +219,8 @@ def _count(table: Table, ids: Sequence[str], taken: list[str]) -> str:
     if len(found) == 1:
         return found[0]
     rest = found or [name for name in table.header if name and name not in taken]
+    if not rest:
+        raise table.error(f"one column must hold counts, got {listed(table.header)}; add it")
     raise table.error(
         f"one column must hold the counts, got {listed(rest)}; say", offers={"count": rest[0]}
     )
@@ -302,7 +305,8 @@ def _percentages(table: Table, options: Options, block: str, label: str, count: 
     if options.rounding not in (None, "none"):
         keywords["rounding"] = options.rounding
     table = _beside(table, [block, label, count, people[0]])
-    source = f"plain table of percentages, block {shown(block)}"
+    source = f"plain table of percentages {shown(count)}, bins {shown(label)}, "
+    source += f"block {shown(block)}, people {shown(people[0])}"
     return build(table, "from_histogram", columns, table.rows, source=source, **keywords)
 
 
@@ -413,7 +417,8 @@ def _quantiles(table: Table, options: Options) -> Release:
         columns["quantile"] += [probability] * len(table)
         columns["value"] += table.parse(name, parse_number)
     table = _beside(table, [block, people, *quantiles])
-    source = f"plain table of quantiles, block {shown(block)}"
+    source = f"plain table of quantiles {listed(list(quantiles))}, block {shown(block)}"
+    source += f", people {shown(people)}" if people else ""
     keywords: dict[str, Any] = {"n": "n"} if people else {}
     return build(
         table, "from_quantiles", columns, table.rows * len(quantiles), source=source, **keywords
@@ -437,7 +442,8 @@ def _means(table: Table, options: Options) -> Release:
     if people:
         columns["n"] = table.parse(people, parse_whole)
     table = _beside(table, [block, mean, people])
-    source = f"plain table of means, block {shown(block)}"
+    source = f"plain table of means {shown(mean)}, block {shown(block)}"
+    source += f", people {shown(people)}" if people else ""
     keywords: dict[str, Any] = {"n": "n"} if people else {}
     return build_statistics(
         table, "from_means", columns, source=source, totals=options.totals, **keywords

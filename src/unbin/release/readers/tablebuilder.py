@@ -61,7 +61,8 @@ def _head(sheet: Sheet) -> _Head | None:
     if len(records) < 3 or len(records[0]) < 3 or not records[0][0]:
         return None
     first, second, third = records[:3]
-    if len(second) == 1 and "" not in first and len(third) == len(first):
+    distinct = "" not in first and len(set(first)) == len(first)
+    if len(second) == 1 and distinct and len(third) == len(first):
         labels = sum(_bin(text) is not None for text in first[1:])
         return _Head([first[0]], [first[1:]], 2) if labels >= 2 else None
     if "" in second or len(second) < len(first) or len(third) not in (1, len(second)):

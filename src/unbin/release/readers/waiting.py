@@ -27,7 +27,7 @@ from unbin.release.words import people_text, plural
 _WEEKS = re.compile(r"gt (\d+)(?: to (\d+))? weeks(?: sum 1)?", re.I)
 _BLOCKS = ("Provider Org Code", "Commissioner Org Code")
 _PART, _WAITING = "RTT Part Type", "Part_2"
-_FUNCTION, _ALL_FUNCTIONS = "Treatment Function Code", "C_999"
+_FUNCTION, _ALL_FUNCTIONS, _NAMED_TOTAL = "Treatment Function Code", "C_999", "Total"
 _SUM, _UNKNOWN, _EVERYBODY = "Total", "Patients with unknown clock start date", "Total All"
 
 
@@ -86,13 +86,10 @@ def _one_part(table: Table) -> Table:
 
 def _without_double_functions(table: Table, weeks: Mapping[str, Label]) -> Table:
     """Return the totals of all treatment functions, and functions where there is no total."""
-    function = table.find(_FUNCTION)
-    if function is None:
-        return table
-    places = [name for name in (*_BLOCKS, _PART) if table.find(name)]
+    function = table.require(_FUNCTION, role="where")
+    places = [table.require(name, role="block") for name in _BLOCKS]
     place = numbered(table, places)
-    twice = numbered(table, [*places, function])
-    first = np.unique(twice, return_index=True)[1]
+    first = np.unique(numbered(table, [*places, function]), return_index=True)[1]
     if len(first) < len(table):
         row = table.rows[int(np.setdiff1d(np.arange(len(table)), first)[0])]
         raise table.error(
@@ -101,7 +98,7 @@ def _without_double_functions(table: Table, weeks: Mapping[str, Label]) -> Table
             row=row,
             column=function,
         )
-    total = np.array(table.column(function)) == _ALL_FUNCTIONS
+    total = np.isin(table.column(function), [_ALL_FUNCTIONS, _NAMED_TOTAL])
     has_total = np.bincount(place[total], minlength=place.max() + 1) > 0
     double = has_total[place] & ~total
     table = _say_functions(table, place, total, double, weeks)
