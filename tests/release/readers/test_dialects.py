@@ -430,7 +430,6 @@ def check_fits(z, blocks, release):
 
 
 RTT = {"where": {"RTT Part Type": "Part_2"}}
-ABS = {"where": {"AGEP - Age": "Total"}}
 CASES = [
     pytest.param("tidy_labels.csv", "poisson", {}, id="tidy"),
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
@@ -439,10 +438,8 @@ CASES = [
     pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events"),
     pytest.param("cms_providers.csv", "gaussian", {}, id="cms"),
     pytest.param("nhs_contacts.csv", "poisson", {}, id="nhs"),
-    pytest.param("nhs_mhsds.csv", "gaussian", {}, id="nhs-monthly"),
     pytest.param("nhs_rtt.csv", "gaussian", RTT, id="nhs-waiting"),
     pytest.param("nhs_registrations.csv", "gaussian", {"where": {"SEX": "MALE"}}, id="nhs-sex"),
-    pytest.param("abs_tablebuilder.csv", "gaussian", ABS, id="abs"),
     pytest.param("plain_communes.csv", "gaussian", {}, id="plain"),
     pytest.param("plain_wide.csv", "poisson", {}, id="plain-wide"),
     pytest.param("eurostat_ilc_di01.tsv", "gaussian", EURO, id="eurostat"),

@@ -244,6 +244,12 @@ def test_a_bin_that_is_missing_is_said(write):
     assert "no column counts values between 4 and 10" in release.notes
 
 
+def test_bins_out_of_order_are_said(write):
+    release = read_release(write("ward,5-9,0-4,10+\na,1,2,3\nb,4,5,6\n"))
+    assert bins(release, "a")[2] == [2, 1, 3]
+    assert any("not in the order of their values" in note for note in release.notes)
+
+
 def test_overlapping_bins(write):
     with pytest.raises((ReadError, BinError), match=r"overlap|share the value"):
         read_release(write("ward,0-4,3-9\na,1,2\nb,4,5\n"))

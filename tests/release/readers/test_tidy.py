@@ -72,6 +72,14 @@ def test_statistics_canada_tonnes_as_published(options):
         read_release(path, dialect="tidy", block="GEO")
 
 
+def test_labels_under_the_wrong_name(write):
+    text = "label,county,count\n05001,0-4,3\n05001,5+,4\n05003,0-4,5\n05003,5+,6\n"
+    with pytest.raises(ReadError, match="got numbers, and bins in column 'county'") as caught:
+        read_release(write(text))
+    release = read_release(write(text), **caught.value.offers)
+    assert release.blocks.tolist() == ["05001", "05003"]
+
+
 def test_an_extra_column_of_standard_deviations(write):
     release = read_release(write("area,mean,sd,n\na,1.5,0.2,10\nb,2.5,0.3,20\n"))
     assert release.means.tolist() == [1.5, 2.5]

@@ -26,7 +26,7 @@ from unbin.release.readers.build import (
     choose_rows,
 )
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
-from unbin.release.readers.dimensions import mixture_error, refuse_mixtures
+from unbin.release.readers.dimensions import is_number, mixture_error, refuse_mixtures
 from unbin.release.readers.headings import is_spread
 from unbin.release.readers.long import Columns, read_labelled
 from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
@@ -88,9 +88,10 @@ def read(sheet: Sheet, options: Options) -> Release:
             "label, count; or block, quantile, value; or block, value; or block, mean), got "
             f"{listed(table.header)}; rename them, or say dialect=..."
         )
-    spread = [name for name in table.header if is_spread(name) and name != options.block]
-    if spread:
-        table = table.noting(f"columns not read: {listed(spread)}")
+    taken = {*_taken(table, _block(table, options)), options.label, options.count}
+    unread = [name for name in table.header if name and name not in taken]
+    if unread:
+        table = table.noting(f"columns not read: {listed(unread)}")
     reader = {
         "histogram": _histogram,
         "labels": _labels,
@@ -215,6 +216,19 @@ def _labels(table: Table, options: Options) -> Release:
         block = "block"
         table = table.with_column(block, [_EVERYBODY] * len(table))
     columns = Columns((block,), _LABELS, ("count",))
+    label = table.find(*_LABELS)
+    swapped = (
+        options.label is None
+        and label is not None
+        and all(map(is_number, table.column(label)))
+        and bool(as_labels(table.column(block)))
+    )
+    if swapped:
+        raise table.error(
+            f"must hold bins in words, got numbers, and bins in column {shown(block)}; say",
+            column=label,
+            offers={"block": label, "label": block},
+        )
     scheme = options.scheme("none")
     return read_labelled(table, options, columns, scheme, dialect="tidy labels")
 

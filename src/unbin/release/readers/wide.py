@@ -84,7 +84,9 @@ def read_wide(
 
 
 def _note_gaps(table: Table, ends: list[tuple[float, float]], closed: str) -> Table:
-    """Say which values no column counts."""
+    """Say which values no column counts, and that columns are not in order."""
+    if sorted(ends) not in (ends, ends[::-1]):
+        table = table.noting("the columns of bins are not in the order of their values")
     for (_, upper), (lower, _) in itertools.pairwise(sorted(ends)):
         if lower - upper > (closed == "both"):
             table = table.noting(f"no column counts values between {upper:g} and {lower:g}")
