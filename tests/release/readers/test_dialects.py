@@ -60,7 +60,7 @@ def test_tidy_quantiles_values_means():
     order = fixture("tidy_quantiles.tsv")
     assert order.n.tolist() == [40, 60]
     assert order.order_statistics.value.tolist() == [1.5, 2, 3]
-    values = fixture("tidy_values.csv")
+    values = fixture("tidy_values.csv", block="ward")
     assert source(values) == "tidy values, block 'ward'"
     assert values.order_statistics.value.tolist() == [0.5, 1.5, 3]
     means = fixture("tidy_means.csv")
@@ -300,7 +300,8 @@ def test_a_new_dialect_need_not_know_about_files(write, monkeypatch):
 
 
 def test_a_dialect_can_be_named(write):
-    assert set(DIALECTS) == {"acs", "irs", "bls", "cdc-wonder", "eurostat", "nhs", "cms", "tidy"}
+    named = {"acs", "abs", "bls", "cdc-wonder", "cms", "eurostat", "irs", "nhs", "plain", "tidy"}
+    assert set(DIALECTS) == named
     text = "FIPS,Age_Group,Count\n01001,Under 65,11\n01001,65+,12\n"
     assert source(read_release(write(text), dialect="cms")) == "cms, block 'FIPS'"
 
@@ -354,6 +355,7 @@ def check_fits(z, blocks, release):
         np.testing.assert_allclose(mine[ranks - 1], order.value[rows])
 
 
+RTT = {"where": {"RTT Part Type": "Part_2"}}
 CASES = [
     pytest.param("tidy_labels.csv", "poisson", {}, id="tidy"),
     pytest.param("acs_b19001.csv", "gaussian", {}, id="acs"),
@@ -364,13 +366,17 @@ CASES = [
     pytest.param("wonder_deaths.txt", "binomial", {}, id="wonder-events"),
     pytest.param("cms_providers.csv", "gaussian", {}, id="cms"),
     pytest.param("nhs_contacts.csv", "poisson", {}, id="nhs"),
+    pytest.param("nhs_rtt.csv", "gaussian", RTT, id="nhs-waiting"),
+    pytest.param("nhs_registrations.csv", "gaussian", {"where": {"SEX": "MALE"}}, id="nhs-sex"),
+    pytest.param("plain_communes.csv", "gaussian", {}, id="plain"),
+    pytest.param("plain_wide.csv", "poisson", {}, id="plain-wide"),
     pytest.param("eurostat_ilc_di01.tsv", "gaussian", EURO, id="eurostat"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "family", "options"), CASES)
 def test_what_an_agency_published_is_public(name, family, options):
-    assert fixture(name, **options).public == (name != "tidy_labels.csv")
+    assert fixture(name, **options).public == (not name.startswith(("tidy", "plain")))
     assert fixture(name, public=True, **options).public
     assert not fixture(name, public=False, **options).public
     with pytest.raises(ParameterError, match="public: must be a bool, got 1"):
@@ -428,16 +434,6 @@ def test_settings(options, message):
 def test_path_of_another_type():
     with pytest.raises(ParameterError, match="path: must be the path of a file, got int; pass"):
         read_release(3)
-
-
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="table.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
 
 
 def test_several_columns_of_blocks_are_crossed(tmp_path):

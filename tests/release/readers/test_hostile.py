@@ -136,7 +136,7 @@ CASES = {
     "mixed-layouts-told": ("block,lower,upper,count,mean\na,0,1,2,0.5\n", {"dialect": "tidy"}, r": must have the columns of one kind of table \(block, lower, .* got 'block', 'lower', 'upper', 'count', 'mean'; rename them"),
     "no-upper": (tidy("upper", "top"), {"block": "block"}, r": column 'upper' not found, got 'block', 'lower', 'top', 'count'; say upper=\.\.\. with"),
     "no-count": (tidy("count", "freq"), {"block": "block"}, r": column 'count' not found, got .*; say count=\.\.\. with the column"),
-    "two-ids": ("state,county,lower,upper,count\n1,a,0,1,2\n", {}, r": one column must hold the block ids, got 'state', 'county'; say block=\.\.\. with its name"),
+    "two-ids": ("state,county,lower,upper,count\n1,a,0,1,2\n", {}, r": one column must hold the block ids, got 'state', 'county'; say block='state'"),
     "block-not-there": (TIDY, {"block": "county"}, r": column 'county' not found, got 'block', 'lower', 'upper', 'count'; say block="),
     "where-not-there": (TIDY, {"where": {"year": "1"}}, r": column 'year' not found, got .*; say where="),
     "where-nothing": (TIDY, {"where": {"block": "z"}}, ", column 'block': where: no row has 'z', got 'a', 'b'; correct it"),

@@ -16,7 +16,18 @@ from typing import Any
 from unbin._checks import check_choice, check_flag, check_whole
 from unbin._frames import column_names, is_missing
 from unbin.exceptions import ParameterError, ReadError, ReadWarning, ReleaseError
-from unbin.release.readers import acs, bls, cms, eurostat, irs, nhs, tidy, wonder
+from unbin.release.readers import (
+    acs,
+    bls,
+    cms,
+    eurostat,
+    irs,
+    nhs,
+    plain,
+    tablebuilder,
+    tidy,
+    wonder,
+)
 from unbin.release.readers.downloads import is_document, read_sheets, stem
 from unbin.release.readers.files import ENCODINGS, HEADERS, MAX_BYTES, collect
 from unbin.release.readers.options import Options, check_options
@@ -33,10 +44,12 @@ DIALECTS: dict[str, ModuleType] = {
     "eurostat": eurostat,
     "nhs": nhs,
     "cms": cms,
+    "abs": tablebuilder,
     "tidy": tidy,
+    "plain": plain,
 }
 """Dialects by name, in the order in which they are tried."""
-_OWN = ("tidy",)
+_OWN = ("tidy", "plain")
 """Layouts of tables that need not be public."""
 
 
@@ -68,8 +81,9 @@ def read_release(
     Parameters
     ----------
     path : str or path
-    dialect : {"tidy", "acs", "irs", "bls", "cdc-wonder", "cms", "nhs", "eurostat"}, optional
-        The layout; guessed from the header when left out.
+    dialect : str, optional
+        The layout: "tidy", "plain" (any names), "acs", "irs", "bls", "cdc-wonder", "cms", "nhs",
+        "abs" or "eurostat"; guessed from the header when left out.
     block, label, count : str, optional
         Columns of block ids, of bins in words and of counts, where the guess is wrong. Several
         columns of block ids, in a list, are those of a crossed table, whose blocks are their cells.
@@ -99,7 +113,7 @@ def read_release(
         The most bytes to read, after decompression.
     public : bool, optional
         Whether everybody has the table already, so that nothing of it need be masked. When left
-        out: yes in an agency's own layout, no in a tidy file.
+        out: yes in an agency's own layout, no in a tidy file or a table of no agency.
 
     Returns
     -------
@@ -268,13 +282,24 @@ def _locate(sheet: Sheet, options: Options, dialect: str | None, skip: int | Non
             )
         sheet = sheet.below(first)
     readers = DIALECTS if dialect is None else {dialect: DIALECTS[dialect]}
-    for k in _headers(sheet) if skip is None else [0]:
-        below = sheet.below(k)
-        name = next((name for name, reader in readers.items() if reader.recognises(below)), None)
-        if name is not None:
-            return _Found(below, name)
+    places = list(_headers(sheet)) if skip is None else [0]
+    for known in ([name for name in readers if name != "plain"], ["plain"]):
+        for k in places:
+            below = sheet.below(k)
+            name = next((n for n in known if n in readers and readers[n].recognises(below)), None)
+            if name is not None:
+                return _Found(below, name)
     named = options.count is not None or options.label is not None
-    return _Found(sheet, dialect or ("tidy" if named else ""))
+    return _Found(_named(sheet, options), dialect or ("plain" if named else ""))
+
+
+def _named(sheet: Sheet, options: Options) -> Sheet:
+    """Return the sheet from the record on that has all columns which the options name."""
+    names = {str(n).casefold() for n in (options.block, options.label, options.count) if n}
+    names |= {str(name).casefold() for name in options.where or {}}
+    records = enumerate(sheet.cells[:HEADERS])
+    first = next((k for k, r in records if names <= {cell.casefold() for cell in r}), 0)
+    return sheet.below(first)
 
 
 def _headers(sheet: Sheet) -> Iterator[int]:
@@ -302,12 +327,7 @@ def _chosen(found: list[_Found]) -> _Found:
             offers={"sheet": names[0]},
         )
     sheet = found[0].sheet
-    raise read_error(
-        sheet.file,
-        f"the layout is not known, got columns {listed(sheet.header)}; say dialect=..., or rename "
-        "them to block, lower, upper, count",
-        row=sheet.rows[0],
-    )
+    raise plain.explain(sheet.below(list(_headers(sheet))[-1]))
 
 
 def _beside_others(found: list[_Found]) -> list[_Found]:

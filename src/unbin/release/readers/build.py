@@ -181,7 +181,7 @@ def build(
     if table.choices:
         said = f"{table.file}: {'; '.join(table.choices)}"
         warnings.warn(said, ReadWarning, stacklevel=_frames_up())
-    used = len(set(rows))
+    used = sum(table.stands_for.get(row, 1) for row in set(rows))
     read = "all" if used == table.n_records else f"{used:,} of"
     source = f"{source}, {read} {plural(table.n_records, 'row')}"
     return replace(release, source=source, notes=(*table.choices, *table.notes))

@@ -17,7 +17,9 @@ from unbin.release.release import Release
 from unbin.release.words import plural
 
 _MEASURED = re.compile(
-    r"(?:^|[\W_])(?:ages?|income|earnings|wages?|duration|time)(?:$|[\W_])", re.I
+    r"(?:^|[\W_])(?:ages?|incomes?|earnings|wages?|salar(?:y|ies)|expenditures?|spending|rent|costs?|"
+    r"duration|time)(?:$|[\W_])",
+    re.I,
 )
 """Names of columns whose labels are about values between whole numbers."""
 
@@ -60,15 +62,25 @@ def edges_of(table: Table, labels: list[Label], column: str, closed: str | None)
 
 
 def read_labelled(
-    table: Table, options: Options, columns: Columns, scheme: Scheme, *, dialect: str
+    table: Table,
+    options: Options,
+    columns: Columns,
+    scheme: Scheme,
+    *,
+    dialect: str,
+    cells: list[Cell] | None = None,
 ) -> Release:
-    """Read a long table with labels in words, suppressed cells and totals."""
+    """Read a long table with labels in words, suppressed cells and totals.
+
+    ``cells`` are the counts of all rows asked for, where a dialect does not read all alike.
+    """
     table = choose_rows(table, options.where)
     block = pick(table, options.block, columns.block, role="block")
     label = pick(table, options.label, columns.label, role="label")
     count = pick(table, options.count, columns.count, role="count")
     texts = table.column(label)
-    cells = table.parse(count, lambda text: parse_cell(text, scheme))
+    if cells is None:
+        cells = table.parse(count, lambda text: parse_cell(text, scheme))
     ids = table.column(block)
     lost = [is_unknown(text) for text in texts]
     n = _totals(ids, texts, cells, lost) if not scheme.rounding else {}

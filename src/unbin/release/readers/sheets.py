@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from unbin._frames import CROSSED
@@ -176,6 +176,8 @@ class Table:
         What was left out of the file, and why.
     choices : tuple of text
         What was chosen among several readings, with the option that chooses otherwise.
+    stands_for : mapping of a row to the number of rows
+        Rows of the file that were added up into one.
     """
 
     file: str
@@ -185,6 +187,7 @@ class Table:
     n_records: int = 0
     notes: tuple[str, ...] = ()
     choices: tuple[str, ...] = ()
+    stands_for: Mapping[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.rows)

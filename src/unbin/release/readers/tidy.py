@@ -5,10 +5,11 @@
 - histogram in words: ``block, label, count``;
 - quantiles: ``block, quantile, value, n`` (or ``rank``);
 - means: ``block, mean, n`` (or ``total``);
-- values: ``block, value``.
+- values: ``block, value``, one row per person.
 
 The block column is called ``block``, or is the only one with another name; without one the table
-is about everybody.
+is about everybody. That a row is a person, not a figure of a place, must be said: by the name
+``block``, or by ``block=``.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from unbin.release.readers.build import (
     choose_rows,
 )
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
-from unbin.release.readers.dimensions import refuse_mixtures
+from unbin.release.readers.dimensions import is_number, mixture_error, refuse_mixtures
+from unbin.release.readers.headings import is_spread
 from unbin.release.readers.long import Columns, read_labelled
 from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
+from unbin.release.readers.wide import as_labels
 from unbin.release.release import Release
 
 _LABELS = ("label", "bin")
@@ -41,8 +44,18 @@ _EVERYBODY = "all"
 
 
 def recognises(sheet: Sheet) -> bool:
-    """Tell whether the columns are those of a tidy file."""
-    return _kind({name.casefold() for name in sheet.header}) is not None
+    """Tell whether the columns are those of a tidy file.
+
+    Beside values and means there must be no others than the block, so that each has one meaning.
+    """
+    names = {name.casefold() for name in sheet.header if name}
+    kind = _kind(names)
+    others = {name for name in names - _ROLES - {"block"} if not is_spread(name)}
+    if kind is None or as_labels(sheet.header):
+        return False
+    if kind == "values":
+        return len(names - {"value"}) <= 1
+    return kind != "means" or len(others) <= ("block" not in names)
 
 
 def _kind(names: set[str]) -> str | None:
@@ -75,6 +88,10 @@ def read(sheet: Sheet, options: Options) -> Release:
             "label, count; or block, quantile, value; or block, value; or block, mean), got "
             f"{listed(table.header)}; rename them, or say dialect=..."
         )
+    taken = {*_taken(table, _block(table, options)), options.label, options.count}
+    unread = [name for name in table.header if name and name not in taken]
+    if unread:
+        table = table.noting(f"columns not read: {listed(unread)}")
     reader = {
         "histogram": _histogram,
         "labels": _labels,
@@ -96,11 +113,12 @@ def _block(table: Table, options: Options) -> str | None:
     others = [
         name
         for name in table.header
-        if name and name.casefold() not in _ROLES and name not in taken
+        if name and name.casefold() not in _ROLES and name not in taken and not is_spread(name)
     ]
     if len(others) > 1:
         raise table.error(
-            f"one column must hold the block ids, got {listed(others)}; say block=... with its name"
+            f"one column must hold the block ids, got {listed(others)}; say",
+            offers={"block": others[0]},
         )
     return others[0] if others else None
 
@@ -198,6 +216,19 @@ def _labels(table: Table, options: Options) -> Release:
         block = "block"
         table = table.with_column(block, [_EVERYBODY] * len(table))
     columns = Columns((block,), _LABELS, ("count",))
+    label = table.find(*_LABELS)
+    swapped = (
+        options.label is None
+        and label is not None
+        and all(map(is_number, table.column(label)))
+        and bool(as_labels(table.column(block)))
+    )
+    if swapped:
+        raise table.error(
+            f"must hold bins in words, got numbers, and bins in column {shown(block)}; say",
+            column=label,
+            offers={"block": label, "label": block},
+        )
     scheme = options.scheme("none")
     return read_labelled(table, options, columns, scheme, dialect="tidy labels")
 
@@ -220,12 +251,28 @@ def _quantiles(table: Table, options: Options) -> Release:
 
 def _values(table: Table, options: Options) -> Release:
     block = _block(table, options)
+    value = table.require("value", role="value")
+    _refuse_figures(table, options, block, value)
     columns = {"block": _ids(table, block)}
-    values = table.parse(table.require("value", role="value"), parse_number)
+    values = table.parse(value, parse_number)
     source = _source("values", block)
     return build_statistics(
         table, "from_values", columns | {"value": values}, source=source, totals=options.totals
     )
+
+
+def _refuse_figures(table: Table, options: Options, block: str | None, value: str) -> None:
+    """Raise unless it is clear that every row is a person."""
+    for name in table.header:
+        texts = list(dict.fromkeys(table.column(name)))
+        if name and name not in (block, value) and len(texts) > 1:
+            raise mixture_error(table, name, texts)
+    if options.block is None and block is not None and block.casefold() != "block":
+        raise table.error(
+            f"rows may be people or figures of {shown(block)}, got {shown(block)} and "
+            f"{shown(value)}; if each row is the value of one person, say",
+            offers={"dialect": "tidy", "block": block},
+        )
 
 
 def _means(table: Table, options: Options) -> Release:
