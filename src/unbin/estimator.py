@@ -27,6 +27,7 @@ from unbin._frames import as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
+from unbin.fitting.contrasts import ContrastTest, read_hypotheses, wald_test
 from unbin.fitting.inputs import (
     as_targets,
     check_columns,
@@ -49,12 +50,14 @@ from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 from unbin.fitting.tabulate import (
+    check_ratios,
     covariance_of,
     glance,
     information_columns,
     judged_columns,
     summarise,
     tabulate,
+    term_covariance,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
@@ -544,27 +547,104 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return Coefficients((), fit.coef, errors, level, fit.df_residual).interval()
 
     def summary(self, level: float = 0.95) -> Summary:
-        """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
+        """Return coefficients, errors, tests and diagnostics.
+
+        It prints as text, and shows as HTML in a notebook; ``to_markdown()``, ``to_html()`` and
+        ``as_latex()`` export it.
+        """
         check_is_fitted(self)
         fit = self._only_fit("summary")
         return summarise(fit, feature_names(self), self.method_, level)
 
-    def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
+    def tidy(
+        self, exponentiate: bool = False, level: float = 0.95, *, backend: str | None = None
+    ) -> Any:
         """Return the coefficients as a pandas or polars frame, one row per term.
 
         After a fit to several tables there is a column per table, ``information_…``: its share in
         the information on each coefficient; ``information_observed`` is that of people whose
         outcome is known.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            Exp of estimates and intervals: ratios of rates, means or odds for a log or logit link,
+            of cumulative odds (of an outcome in a higher bin) for ordinal. Errors and tests stay
+            those of the coefficients.
+        level : float
+            Coverage of the intervals.
+        backend : {"pandas", "polars"}, optional
+            Whichever is installed, pandas first.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 1))
+        >>> model = unbin.AggregatedGLM("poisson").fit(X, rng.poisson(np.exp(0.7 * X[:, 0])))
+        >>> model.tidy(exponentiate=True)["estimate"].round(1).tolist()
+        [1.0, 2.0]
         """
         check_is_fitted(self)
         fit, features = self._only_fit("tidy"), feature_names(self)
-        terms = tabulate(fit, features, level)
+        if check_flag("exponentiate", exponentiate):
+            check_ratios(fit, self.target_transform)
+        terms = tabulate(fit, features, level, exponentiate=exponentiate)
         columns = {
             **terms.columns(),
             **judged_columns(fit, terms.names, features),
             **information_columns(fit, terms.names, features),
         }
         return to_frame(columns, backend)
+
+    def cov_params(self) -> FloatArray:
+        """Return the covariance of all terms, shape (k, k), in the order of ``tidy``.
+
+        Standard errors are the roots of its diagonal; ``summary`` says what it is. NaN where a term
+        is not estimable.
+        """
+        check_is_fitted(self)
+        return term_covariance(self._only_fit("cov_params"))
+
+    def wald_test(self, hypotheses: Any) -> ContrastTest:
+        """Test linear hypotheses about the terms of ``tidy``.
+
+        With q hypotheses about coefficients whose covariance has ν degrees of freedom (``df`` in
+        ``tidy``), the Wald statistic is taken for Hotelling's T²: F with q and ν - q + 1 degrees of
+        freedom, which for one hypothesis is the square of Student's t with ν. Chi-square where ν
+        is infinite.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, or (q, k) numbers
+            "age = 0", "age = C(sex)[T.m]", "2*age + income = 1"; a list of these or of names, all
+            to hold together (a name alone: the term is 0); or contrasts that are 0, one number for
+            each term of ``tidy``. A name that looks like a number goes between backticks.
+
+        Returns
+        -------
+        ContrastTest
+            ``statistic``, ``df``, ``df_denominator``, ``p_value``.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> county = np.repeat(np.arange(60), 50)
+        >>> X = rng.normal(size=(3000, 2)) + rng.normal(size=(60, 2))[county]
+        >>> y = X @ [1.0, 1.0] + rng.normal(size=3000)
+        >>> model = unbin.AggregatedGLM().fit(X, unbin.aggregate(y, county).align(county))
+        >>> model.wald_test(["x0", "x1"]).p_value < 0.001      # both are 0
+        True
+        >>> model.wald_test("x0 = x1").p_value > 0.05
+        True
+        """
+        check_is_fitted(self)
+        fit = self._only_fit("wald_test")
+        terms = tabulate(fit, feature_names(self), 0.95)
+        asked = read_hypotheses(hypotheses, terms.names)
+        covariance = term_covariance(fit)
+        return wald_test(asked, terms.estimate, covariance, terms.names, fit.df_residual)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""

@@ -34,10 +34,11 @@ def test_text_is_exact():
 
 
 def test_hostile_names_are_text_everywhere():
-    html = SUMMARY.as_html()
+    html = SUMMARY.to_html()
     assert "<b>" not in html
     assert "&lt;b&gt;$a_1$&lt;/b&gt;" in html
-    assert r"<b>\$a\_1\$</b>" in SUMMARY.as_latex()
+    assert r"\textless{}b\textgreater{}\$a\_1\$" in SUMMARY.as_latex()
+    assert r"\<b\>\$a\_1\$\</b\>" in SUMMARY.to_markdown()
     assert SUMMARY._repr_html_() == html
 
 
@@ -69,7 +70,7 @@ def test_model_summaries():
         f"Information from the shape within blocks: {100 * share[0]:.2g} % on age; "
         f"{100 * share[1]:.2g} % on dose."
     ) in text
-    tidy = model.tidy(0.9)
+    tidy = model.tidy(level=0.9)
     assert list(tidy["term"]) == ["intercept", "age", "dose"]
     np.testing.assert_allclose(tidy["estimate"][1:], model.coef_)
     np.testing.assert_allclose(tidy["std_error"][1:], model.standard_errors_)
@@ -111,7 +112,8 @@ def test_coverage_lies_between_0_and_1(level):
     target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
     model = unbin.AggregatedGLM().fit(people.X, target)
     draw = partial(unbin.plots.coefficients, model)
-    for ask in (model.summary, model.conf_int, model.tidy, lambda level: draw(level=level)):
+    asks = (model.summary, model.conf_int, lambda level: model.tidy(level=level))
+    for ask in (*asks, lambda level: draw(level=level)):
         with pytest.raises(ParameterError, match=r"^level: must "):
             ask(level)
     with pytest.raises(ParameterError, match="level: must lie between 0 and 1, got 2; pass for"):
