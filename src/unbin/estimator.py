@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -28,6 +29,7 @@ from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
 from unbin.fitting.contrasts import ContrastTest, read_hypotheses, wald_test
+from unbin.fitting.delta import MeanCurve, covariates, eta_std, mean_std
 from unbin.fitting.inputs import (
     as_targets,
     check_columns,
@@ -44,10 +46,12 @@ from unbin.fitting.inputs import (
     those_known,
     warn_of,
 )
+from unbin.fitting.intervals import outcome_interval, warn_of_open_ends
+from unbin.fitting.marginal import average_effects, persons, training_people
 from unbin.fitting.methods import METHODS
 from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.placement import Given, place
-from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
+from unbin.fitting.predictions import bin_probabilities, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 from unbin.fitting.tabulate import (
     check_ratios,
@@ -369,6 +373,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             warn_of(fit)
         return self
 
+    @overload
     def predict(
         self,
         X: ArrayLike,
@@ -376,7 +381,29 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         blocks: ArrayLike | None = None,
         block_means: Mapping[Any, ArrayLike] | None = None,
         offset: ArrayLike | None = None,
-    ) -> FloatArray:
+        return_std: Literal[False] = False,
+    ) -> FloatArray: ...
+
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        return_std: Literal[True],
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        return_std: bool = False,
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return the mean of people with features X, shape (n,) or (n, p).
 
         An ordinal fit reads targets off its latent variable, between and beyond the edges of the
@@ -392,14 +419,69 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             For blocks that are new. People of any other block get the average context.
         offset : (n,) or number, optional
             As in ``fit``. A model that was fitted with an offset needs it, 0 for none.
+        return_std : bool
+            Return the standard deviation of the means too, of the same shape: how far off they may
+            be for what is not known of the coefficients (delta method), dispersion and spread of
+            the block effects taken as estimated. ``predict_interval`` is for outcomes.
         """
         X = self._check_rows(X)
-        transform = TRANSFORMS[self.target_transform]
-        means = [
-            transform.mean(predict_mean(fit, eta), fit.dispersion + fit.block_sd**2)
-            for fit, eta in self._etas(X, blocks, block_means, offset)
+        etas = self._etas(X, blocks, block_means, offset)
+        curves = [MeanCurve(fit, TRANSFORMS[self.target_transform]) for fit, _ in etas]
+        pairs = list(zip(curves, etas, strict=True))
+        means = [curve.mean(eta) for curve, (_, eta) in pairs]
+        found = np.column_stack(means) if self._several else means[0]
+        if not check_flag("return_std", return_std):
+            return found
+        errors = [
+            mean_std(curve, covariates(fit, X, blocks, block_means), eta)
+            for curve, (fit, eta) in pairs
         ]
-        return np.column_stack(means) if self._several else means[0]
+        return found, np.column_stack(errors) if self._several else errors[0]
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        level: float = 0.9,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return intervals for the outcome of people with features X, shape (n, 2).
+
+        Each holds the outcome of such a person, of a block that was not in the fit, with
+        probability ``level``: the law of the family, averaged over the random block intercept and
+        over what is not known of the coefficients, between its quantiles. Intervals of whole
+        numbers hold their ends, and are the shortest that reach the level; a few numbers cannot do
+        so exactly. An ordinal fit reads ends off its latent variable as ``predict`` does, or gives
+        those of whole bins; an end in a bin without an end is infinite, and said to be.
+
+        Parameters
+        ----------
+        X, blocks, block_means, offset
+            As in ``predict``.
+        level : float
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> county = np.repeat(np.arange(60), 50)
+        >>> X = rng.normal(size=(3000, 1)) + rng.normal(size=(60, 1))[county]
+        >>> y = X[:, 0] + rng.normal(size=3000)
+        >>> model = unbin.AggregatedGLM().fit(X, unbin.aggregate(y, county).align(county))
+        >>> low, high = model.predict_interval(X, level=0.9).T
+        >>> bool(0.88 < np.mean((low <= y) & (y <= high)) < 0.92)
+        True
+        """
+        X = self._check_rows(X)
+        self._only_fit("predict_interval")
+        check_share("level", level)
+        ((fit, eta),) = self._etas(X, blocks, block_means, offset)
+        spread = eta_std(fit, covariates(fit, X, blocks, block_means), eta)
+        found = outcome_interval(fit, eta, spread, level)
+        warn_of_open_ends(found, fit)
+        return TRANSFORMS[self.target_transform].undo(found)
 
     @available_if(lambda self: getattr(self, "family_", self.family) == "ordinal")
     def predict_proba(
@@ -645,6 +727,73 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         asked = read_hypotheses(hypotheses, terms.names)
         covariance = term_covariance(fit)
         return wald_test(asked, terms.estimate, covariance, terms.names, fit.df_residual)
+
+    def marginal_effects(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        level: float = 0.95,
+        backend: str | None = None,
+    ) -> Any:
+        """Return average marginal effects on the mean outcome, one row per column of X.
+
+        In the units of the outcome: the mean over people of the derivative of their mean in a
+        column (``contrast`` is "dY/dX"), or, of a column of zeros and ones, of their mean at 1 less
+        that at 0 ("1 - 0"); the other columns stay as they are. Standard errors are those of the
+        delta method, people as given. Squares and splines of a variable are columns of their own:
+        compare predictions to see the variable itself.
+
+        Parameters
+        ----------
+        X : (n, d), optional
+            People to average over; those of the fit when left out, as long as the model holds them:
+            a saved or copied model does not.
+        blocks, block_means, offset
+            Of these people, as in ``predict``.
+        weights : (n,), optional
+            How much each of them counts.
+        level : float
+            Coverage of the intervals.
+        backend : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            Columns as in ``tidy``, and ``contrast``.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.column_stack([rng.normal(size=4000), rng.integers(0, 2, 4000)])
+        >>> y = rng.poisson(np.exp(0.3 * X[:, 0] + 0.7 * X[:, 1]))
+        >>> effects = unbin.AggregatedGLM("poisson").fit(X, y).marginal_effects()
+        >>> effects["contrast"].tolist()
+        ['dY/dX', '1 - 0']
+        """
+        check_is_fitted(self)
+        fit = replace(self._only_fit("marginal_effects"), limits=None)
+        terms = tabulate(fit, feature_names(self), level)
+        if X is None:
+            people = training_people(fit)
+        else:
+            X = self._check_rows(X)
+            people = persons(
+                fit,
+                covariates(fit, X, blocks, block_means),
+                new_offset(offset, X.shape[0], needed=self._has_offset),
+                None if weights is None else check_sample_weight(weights, X.shape[0]),
+            )
+        found = average_effects(MeanCurve(fit, TRANSFORMS[self.target_transform]), people)
+        names = terms.names[-len(found.estimate) :]
+        columns = Coefficients(
+            names, found.estimate, found.standard_error, level, fit.df_residual
+        ).columns()
+        return to_frame({"term": names, "contrast": list(found.kind), **columns}, backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""

@@ -6,7 +6,13 @@ import pytest
 from tests.helpers.cases import make_case, names_of
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.inference import covariance, goodness_of_fit, wald_test, worst_blocks
+from unbin.likelihood.inference import (
+    Errors,
+    covariance,
+    goodness_of_fit,
+    wald_test,
+    worst_blocks,
+)
 from unbin.release.aggregation import aggregate
 
 
@@ -41,6 +47,7 @@ def test_the_sandwich_is_that_of_the_blocks_that_say_something():
         found, df, kind = covariance(
             information, penalty, scores, 3, ratio=7.0, leveraged=leveraged
         )
+        assert kind is (Errors.CR3 if leveraged else Errors.CR1)
         np.testing.assert_allclose(found, factor * bread @ scores.T @ scores @ bread)
         assert df == 57
 
@@ -48,6 +55,7 @@ def test_the_sandwich_is_that_of_the_blocks_that_say_something():
 def test_no_blocks_have_no_sandwich():
     found, df, kind = covariance(np.zeros((2, 2)), np.ones(2), np.zeros((5, 2)), 2, ratio=1.0)
     np.testing.assert_array_equal(found, 0.0)
+    assert kind is Errors.MODEL
     assert df == 1
 
 

@@ -93,7 +93,7 @@ class Table:
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def as_latex(self) -> str:
-        """Return a LaTeX tabular, rules in the style of booktabs made of \\hline."""
+        """Return a LaTeX tabular."""
         lines = [" & ".join(map(to_latex, line)) + r" \\" for line in (self.header, *self.rows)]
         body = [
             part
