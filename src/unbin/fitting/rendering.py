@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from html import escape
 from textwrap import wrap
 
+_BREAKS = dict.fromkeys("\n\r\t\v\f\x85\u2028\u2029", " ")
+_PLAIN = str.maketrans(_BREAKS)
 _LATEX = str.maketrans(
     {
+        **_BREAKS,
         "\\": r"\textbackslash{}",
         "&": r"\&",
         "%": r"\%",
@@ -32,7 +35,7 @@ _LATEX = str.maketrans(
     }
 )
 _MARKDOWN = str.maketrans(
-    {mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~$"} | {"&": "&amp;", "\n": " "}
+    {mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~$"} | {"&": "&amp;"} | _BREAKS
 )
 _APART = 2
 """Spaces between columns, at least."""
@@ -62,7 +65,7 @@ class Table:
         Columns are as wide as their widest cell asks for, at least ``narrowest``; that of the
         names at least ``names``.
         """
-        lines = [self.header, *self.rows]
+        lines = [[cell.translate(_PLAIN) for cell in line] for line in (self.header, *self.rows)]
         widest = [max(map(len, column)) for column in zip(*lines, strict=True)]
         widths = [max(names, widest[0]), *(max(narrowest, w + _APART) for w in widest[1:])]
         text = [

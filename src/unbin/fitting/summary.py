@@ -16,6 +16,8 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.rendering import Table, number, to_markdown, wrapped
 
+_LARGEST_Z = 1e5
+"""Above this statistics are shown with an exponent."""
 _NARROWEST = 11
 """Characters of a column of numbers, at least."""
 
@@ -46,7 +48,7 @@ class Coefficients:
     @property
     def z(self) -> FloatArray:
         """Estimates in units of their standard error."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.asarray(self.estimate / self.standard_error)
 
     @property
@@ -154,7 +156,15 @@ class Summary:
         c = self.coefficients
         values = zip(c.names, c.estimate, c.standard_error, c.z, c.p, c.interval(), strict=True)
         rows = (
-            (name, number(b), number(se), f"{z:.3f}", f"{p:.3f}", number(low), number(high))
+            (
+                name,
+                number(b),
+                number(se),
+                f"{z:.3f}" if abs(z) < _LARGEST_Z else f"{z:.2e}",
+                f"{p:.3f}",
+                number(low),
+                number(high),
+            )
             for name, b, se, z, p, (low, high) in values
         )
         return Table(("", *self._header()), tuple(rows))
