@@ -10,7 +10,7 @@ import unbin
 from tests.helpers.cases import draw_targets, make_case, names_of
 from unbin.exceptions import OpenIntervalWarning, ParameterError
 from unbin.families import get_family
-from unbin.fitting.intervals import _of_bins, _ordinal, outcome_interval
+from unbin.fitting.intervals import _of_bins, _ordinal, family_interval, outcome_interval
 from unbin.fitting.model import BinScale
 
 FAMILIES = ("gaussian", "poisson", "binomial", "gamma", "negative-binomial", "ordinal")
@@ -30,8 +30,7 @@ def test_ends_are_quantiles_of_the_mixture(family, spread):
     law, rng, n = get_family(family, 20), np.random.default_rng(0), 200_000
     nuisance = np.full(len(law.nuisance_names), np.log(0.5))
     eta, level = np.array([-0.5, 1.0]), 0.9
-    fit = type("", (), {"family": law, "nuisance": nuisance, "bins": None, "effect_sd": spread})
-    found = outcome_interval(fit, eta, np.zeros(2), level)
+    found = family_interval(law, nuisance, eta, np.full(2, spread), level)
     for row, at in enumerate(eta):
         y = _draw(family, at + spread * rng.normal(size=n), rng)
         low, high = found[row]
@@ -114,9 +113,8 @@ def test_intervals_of_whole_numbers_are_whole_and_tight():
 
 
 def test_a_sure_yes_is_one_number():
-    fit = type("", (), {"family": get_family("binomial", 1), "nuisance": np.zeros(0),
-                        "bins": None, "effect_sd": 0.0})  # fmt: skip
-    found = outcome_interval(fit, np.array([-4.0, 0.0, 4.0]), np.zeros(3), 0.9)
+    law, eta = get_family("binomial", 1), np.array([-4.0, 0.0, 4.0])
+    found = family_interval(law, np.zeros(0), eta, np.zeros(3), 0.9)
     np.testing.assert_array_equal(found, [[0, 0], [0, 1], [1, 1]])
 
 

@@ -198,14 +198,19 @@ def _parse(plain: str, slots: list[str], text: str) -> tuple[FloatArray, FloatAr
             f"wald_test: must name terms of tidy(), got {unknown[0]!r} in {text!r}; check the "
             "spelling"
         )
+    parser, rows = LinearConstraintParser(slots), []
     try:
-        matrix, values = LinearConstraintParser(slots).get_matrix(plain)
+        for part in plain.split(","):  # the parser does not take a sign after "="
+            left, right = part.split("=") if "=" in part else (part, "0")
+            (v, c), (w, e) = parser.get_matrix(left), parser.get_matrix(right)
+            rows.append(np.append(np.squeeze(v, 0) - np.squeeze(w, 0), c[0] - e[0]))
     except Exception:  # whatever a parser of free text comes upon
         raise ParameterError(
             f"wald_test: must be linear in the terms, got {text!r}; write for example "
             '"2*age + income = 1"'
         ) from None
-    return np.asarray(matrix, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    found = np.array(rows, dtype=np.float64)
+    return found[:, :-1], found[:, -1]
 
 
 def _stack(parts: list[Hypotheses]) -> Hypotheses:

@@ -44,12 +44,19 @@ def outcome_interval(fit: Fit, eta: FloatArray, eta_std: FloatArray, level: floa
     An end is infinite where it lies in a bin of an ordinal fit that has no end.
     """
     spread = np.hypot(fit.effect_sd, eta_std)
-    tail = (1 - level) / 2
     if fit.bins is not None:
         return _ordinal(fit.bins, eta, spread, level)
-    if fit.family.domain.integer:
-        return _in_tiles(partial(_whole, fit.family, fit.nuisance, level=level), eta, spread)
-    ends = [_continuous(fit.family, fit.nuisance, eta, spread, p) for p in (tail, 1 - tail)]
+    return family_interval(fit.family, fit.nuisance, eta, spread, level)
+
+
+def family_interval(
+    family: Family, nuisance: FloatArray, eta: FloatArray, spread: FloatArray, level: float
+) -> FloatArray:
+    """Return intervals of targets of a family whose eta is off by normal noise, (n, 2)."""
+    if family.domain.integer:
+        return _in_tiles(partial(_whole, family, nuisance, level=level), eta, spread)
+    tail = (1 - level) / 2
+    ends = [_continuous(family, nuisance, eta, spread, p) for p in (tail, 1 - tail)]
     return np.column_stack(ends)
 
 
