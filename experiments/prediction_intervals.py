@@ -23,7 +23,7 @@ from unbin.exceptions import OpenIntervalWarning
 from unbin.families import get_family
 from unbin.fitting.intervals import family_interval
 
-FULL, LEVEL, SIZE, N_TRIALS, DISPERSION = 30, 0.9, 50, 20, 0.5
+FULL, LEVEL, SIZE, N_TRIALS, DISPERSION = 16, 0.9, 50, 20, 0.5
 SLOPES = np.array([0.5, -0.3])
 LEVELS = {"poisson": 3.0, "negative-binomial": 3.0, "gamma": 5.0, "small": 0.0}
 SPREADS = {"gaussian": 1.0, "beta-binomial": 0.25}

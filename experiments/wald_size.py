@@ -19,7 +19,7 @@ import common
 import intervals
 import unbin
 
-FULL = 400
+FULL = 300
 SLOPES = np.array([0.5, -0.3, 0.2, 0.2])
 N_BLOCKS, SIZE = 60, 40
 HYPOTHESES = {

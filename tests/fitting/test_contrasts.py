@@ -117,6 +117,7 @@ def test_hypotheses_that_repeat_each_other_count_once(fitted):
         ("agee = 0", "must name terms of tidy.., got 'agee' in 'agee = 0'; check the spelling"),
         ("__import__('os').system('ls')", "must name terms of tidy.., got '__import__'"),
         ("age*age", "must be linear in the terms, got 'age.age'; write for"),
+        ("{age}", "must be linear in the terms"),
         ("{1 + 1} = age", "must be linear in the terms"),
         ("age = = 1", "must be linear in the terms"),
         ("age**2 = 1", "must be linear in the terms"),

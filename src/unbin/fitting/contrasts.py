@@ -30,6 +30,7 @@ from unbin.exceptions import ParameterError
 
 _SLOT = "unbin_term_{}_"
 _EXPONENT = re.compile(r"(?<![\w.])\d+\.?\d*[eE][-+]?\d+(?![\w.])")
+_ALGEBRA = re.compile(r"[\w\s.+\-*/(),=]*")
 _IN_RANGE = 1e-8
 """Share of the values at which hypotheses about the same terms contradict each other."""
 _MOST_TEXT = 10_000
@@ -200,6 +201,8 @@ def _parse(plain: str, slots: list[str], text: str) -> tuple[FloatArray, FloatAr
         )
     parser, rows = LinearConstraintParser(slots), []
     try:
+        if not _ALGEBRA.fullmatch(plain):
+            raise ValueError
         for part in plain.split(","):  # the parser does not take a sign after "="
             left, right = part.split("=") if "=" in part else (part, "0")
             (v, c), (w, e) = parser.get_matrix(left), parser.get_matrix(right)

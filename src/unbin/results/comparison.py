@@ -366,9 +366,9 @@ def _best(names: tuple[str, ...], scores: tuple[CrossValidation, ...]) -> list[s
         if m != best:
             gap = scores[best].score - scores[m].score
             error = float(gap.std(ddof=1) / np.sqrt(len(gap)))
-            parts.append(f"{name} by {float(people @ gap / people.sum()):.4f} ({error:.4f})")
+            low = float(people @ gap / people.sum())
+            parts.append(f"{low:.4f} ({error:.4f}) for {name}")
     return [
-        f"{names[best]} predicts blocks left out best, in log score per person; worse are "
-        + ", ".join(parts)
-        + "."
+        f"Blocks left out are predicted best by {names[best]}; the log score per person is lower "
+        f"by {', '.join(parts)}."
     ]
