@@ -214,3 +214,23 @@ def test_matching_has_no_errors_of_means():
     ):
         with pytest.raises(ParameterError, match="use method='likelihood'"):
             ask()
+
+
+def test_matrices_of_tabmat_have_errors_too():
+    tabmat = pytest.importorskip("tabmat")
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=600), rng.integers(0, 2, 600)]).astype(float)
+    y = X @ [0.5, 0.3] + rng.normal(size=600)
+    wide = tabmat.SplitMatrix([tabmat.DenseMatrix(X[:, [0]]), tabmat.DenseMatrix(X[:, [1]])])
+    codes = np.repeat(np.arange(30), 20)
+    target = unbin.aggregate(y, codes, 4).align(codes)
+    model, plain = (unbin.AggregatedGLM().fit(each, target) for each in (wide, X))
+    for mine, theirs in zip(
+        model.predict(wide, return_std=True), plain.predict(X, return_std=True), strict=True
+    ):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+    with pytest.raises(ParameterError, match="holds no people"):
+        model.marginal_effects()
+    np.testing.assert_allclose(
+        model.marginal_effects(wide)["std_error"], plain.marginal_effects()["std_error"], rtol=1e-5
+    )

@@ -88,7 +88,7 @@ def slopes_of(fit: Fit) -> FloatArray:
 def training_people(fit: Fit) -> Persons:
     """Return the people a model was fitted to; raise where it does not hold them."""
     design = fit.people
-    if design is None or not isinstance(design.rows, Rows):
+    if design is None or type(design.rows) is not Rows:
         raise ParameterError(
             "marginal_effects: this model holds no people (it was copied or loaded, or they are "
             "not in an array in memory); pass their features, marginal_effects(X)"
