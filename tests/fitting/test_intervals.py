@@ -1,6 +1,7 @@
 """Intervals for outcomes: their quantiles by brute force, and their coverage."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,14 @@ import unbin
 from tests.helpers.cases import draw_targets, make_case, names_of
 from unbin.exceptions import OpenIntervalWarning, ParameterError
 from unbin.families import get_family
-from unbin.fitting.intervals import _of_bins, _ordinal, family_interval, outcome_interval
+from unbin.fitting.intervals import (
+    _in_tiles,
+    _of_bins,
+    _ordinal,
+    _whole,
+    family_interval,
+    outcome_interval,
+)
 from unbin.fitting.model import BinScale
 
 FAMILIES = ("gaussian", "poisson", "binomial", "gamma", "negative-binomial", "ordinal")
@@ -171,3 +179,14 @@ def test_nobody_has_no_intervals():
     _, model = fit_case("poisson")
     fit = model._fits[0]
     assert outcome_interval(fit, np.empty(0), np.empty(0), 0.9).shape == (0, 2)
+
+
+def test_a_row_does_not_depend_on_the_others():
+    law, rng = get_family("negative-binomial"), np.random.default_rng(0)
+    eta, spread = rng.normal(2, 2, 50), rng.uniform(0, 0.5, 50)
+    together = family_interval(law, np.zeros(1), eta, spread, 0.9)
+    alone = [family_interval(law, np.zeros(1), eta[[i]], spread[[i]], 0.9)[0] for i in range(50)]
+    np.testing.assert_array_equal(together, alone)
+    exact = _in_tiles(partial(_whole, law, np.zeros(1), level=0.9), eta, spread)
+    assert np.abs(together - exact).max() <= 1 + 0.03 * exact.max()
+    assert np.mean(together == exact) > 0.7

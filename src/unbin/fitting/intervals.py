@@ -29,6 +29,8 @@ _FEW = 24
 _NARROW, _WIDE = 0.5, 2.0
 """s, moved to the target and over its standard deviation, below which few points do."""
 _POINTS = (9, 17, 65)
+_SHIFT, _COARSEST = 0.02, 1 / 64
+"""Step to which eta is rounded: in standard deviations of the outcome, and at most."""
 _STEPS = 60
 _FARTHEST_LOG = 700.0
 _CELLS = 1 << 18
@@ -54,7 +56,8 @@ def family_interval(
 ) -> FloatArray:
     """Return intervals of targets of a family whose eta is off by normal noise, (n, 2)."""
     if family.domain.integer:
-        return _in_tiles(partial(_whole, family, nuisance, level=level), eta, spread)
+        points, back = _lattice(family, nuisance, eta, spread)
+        return _in_tiles(partial(_whole, family, nuisance, level=level), *points)[back]
     tail = (1 - level) / 2
     ends = [_continuous(family, nuisance, eta, spread, p) for p in (tail, 1 - tail)]
     return np.column_stack(ends)
@@ -129,6 +132,23 @@ def _mixture(
 
 
 # -- whole numbers ---------------------------------------------------------------------------------
+
+
+def _lattice(
+    family: Family, nuisance: FloatArray, eta: FloatArray, spread: FloatArray
+) -> tuple[tuple[FloatArray, FloatArray], IntArray]:
+    """Return different eta and spreads, rounded, and which of them each row has.
+
+    The mean moves by a hundredth of the standard deviation of the outcome at most, and each row is
+    rounded by itself, so that it does not matter who else is asked for.
+    """
+    slope = np.maximum(family.mean_derivative(eta), 1e-300)
+    sd = np.hypot(np.sqrt(family.variance(eta, nuisance)), spread * slope)
+    finest = np.minimum(np.maximum(_SHIFT * sd / slope, 1e-12), _COARSEST)
+    step = 2.0 ** np.floor(np.log2(finest))
+    rounded = np.column_stack([np.rint(eta / step) * step, np.ceil(spread / step) * step])
+    found, back = np.unique(rounded, axis=0, return_inverse=True)
+    return (found[:, 0], found[:, 1]), back.ravel()
 
 
 def _whole(
