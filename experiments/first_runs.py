@@ -38,6 +38,7 @@ import observed
 import order_statistics
 import ordinal_predictions
 import permutation
+import prediction_intervals
 import randhie
 import real
 import several_tables
@@ -51,6 +52,7 @@ import synpuf
 import trust
 import trust_real
 import unbin
+import wald_size
 
 STORED = Path(__file__).parent / "results" / "first_runs.csv"
 CLOSE = 1e-4
@@ -238,6 +240,16 @@ def _sizes() -> list[float]:
     return [each[name] for each in found for name in ("shape_test", "context", "curvature")]
 
 
+def _wald_size() -> list[float]:
+    cells = [cell for cell in wald_size.CELLS if cell.family in ("gaussian", "ordinal")]
+    return [p for cell in cells[1:3] for p in wald_size.p_values(cell, 0).values()]
+
+
+def _prediction_intervals() -> list[float]:
+    cells = prediction_intervals.CELLS
+    return [x for cell in cells[1:6:4] for x in prediction_intervals.measure(cell, 0).values()]
+
+
 def _trust_real() -> list[float]:
     rows = trust_real.compare("Exam", several_tables.exam(), 4)
     return [row["worst_of_all"] for row in rows]
@@ -270,6 +282,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "order_statistics": _order_statistics,
     "ordinal_predictions": _ordinal_predictions,
     "permutation": _permutation,
+    "prediction_intervals": _prediction_intervals,
     "randhie": _randhie,
     "randhie_selection": _randhie_selection,
     "several_tables": _several_tables,
@@ -282,6 +295,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "survey_weights": _survey_weights,
     "trust": _trust,
     "trust_real": _trust_real,
+    "wald_size": _wald_size,
 }
 """By the name of the stored file."""
 FIRST_OF_REAL: dict[str, Callable[[str], list[float]]] = {

@@ -17,8 +17,10 @@ import identification
 import imputation
 import intervals
 import ordinal_predictions
+import prediction_intervals
 import slopes
 import unbin
+import wald_size
 
 
 @pytest.mark.parametrize(
@@ -52,6 +54,22 @@ def test_intervals_cover(family):
     for sd in (0.0, intervals.EFFECT_SD):
         covered = np.mean([intervals.covers(family, sd, seed) for seed in range(40)])
         assert covered > 0.85
+
+
+@pytest.mark.parametrize("family", ["gaussian", "ordinal"])
+def test_wald_tests_have_their_size(family):
+    # 60 tests each: 5 % of them within four standard errors
+    cells = [cell for cell in wald_size.CELLS if cell.family == family]
+    found = [wald_size.p_values(cell, seed) for cell in cells for seed in range(30)]
+    for name in wald_size.HYPOTHESES:
+        assert np.mean([each[name] < 0.05 for each in found]) < 0.16
+
+
+@pytest.mark.parametrize("cell", [c for c in prediction_intervals.CELLS if c.blocks == 30][1::2])
+def test_intervals_for_outcomes_cover(cell):
+    found = [prediction_intervals.measure(cell, seed) for seed in range(3)]
+    cover = np.mean([each["cover"] for each in found])
+    assert 0.87 < cover < (0.98 if cell.family == "small" else 0.93)
 
 
 @pytest.mark.parametrize(("family", "effects"), [("gaussian", True), ("ordinal", False)])

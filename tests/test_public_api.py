@@ -15,6 +15,7 @@ PUBLIC = [
     "Release",
     "aggregate",
     "audit",
+    "compare",
     "cross_validate",
     "datasets",
     "exceptions",

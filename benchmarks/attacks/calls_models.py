@@ -251,20 +251,54 @@ def questions() -> Iterator[Call]:
     yield Call("impute", "draws of several", lambda: s.several.impute("draw"))
     new = unbin.AggregatedGLM()
     levels = ["x", None, NAN, INF, 0, 1, 2, 95, -0.5, [], True, 1j]
-    for what in ("conf_int", "summary", "tidy"):
-        yield accepted(what, partial(getattr(s.model, what), 0.9))
-        yield from each(what, "level", levels, getattr(s.model, what))
-    for what in ("tidy", "glance"):
+    for what in ("conf_int", "summary", "tidy", "marginal_effects"):
+        ask = getattr(s.model, what)
+        yield accepted(what, partial(ask, level=0.9))
+        yield from each(what, "level", levels, lambda v, ask=ask: ask(level=v))
+    yield from each("predict_interval", "level", levels, lambda v: s.model.predict_interval(s.X, v))
+    yield from each("tidy", "exponentiate", [True, "x", 1, None], s.model.tidy)
+    for what in ("tidy", "glance", "marginal_effects"):
         ask = getattr(s.model, what)
         yield from each(what, "backend", ["x", 3, [], NAN], lambda v, ask=ask: ask(backend=v))
-    for what in ("conf_int", "summary", "tidy", "glance"):
+    frames = ("tidy", "glance", "marginal_effects")
+    for what in ("conf_int", "summary", "cov_params", *frames):
         yield Call(what, "of several targets", getattr(s.several, what))
-    for what in ("conf_int", "summary", "tidy", "glance", "impute"):
+    for what in ("conf_int", "summary", "cov_params", *frames, "impute"):
         yield Call(what, "of no fit", getattr(new, what))
     yield Call("predict", "of no fit", lambda: new.predict(s.X))
     yield Call("score", "of no fit", lambda: new.score(s.X, s.target))
     yield Call("conf_int", "of matching", s.matching.conf_int)
     yield Call("standard_errors_", "of matching", lambda: s.matching.standard_errors_)
+
+
+def hypotheses() -> Iterator[Call]:
+    s, group = study(), "wald_test"
+    yield accepted(group, lambda: s.model.wald_test(["x0 = 1", "x0 = x1"]))
+    texts = [
+        "x9", "x0 = x9", "x0*x1", "x0/x1", "x0 = = 1", "x0 = 1 = 2", "x0**2", "(x0", "x0)", "x0,",
+        "", " ", "=", "1 = 1", "x0 = nan", "x0 = inf", "x0 = 1e999", "x0 / 0", "{x0}", "`x0", "\0",
+        "__import__('os')", "x0.real", "x0 + 'a'", "x0 x1", "1e400*x0",
+        ["x0 = 1", "x0 = 2"], ["x0", 1],
+    ]  # fmt: skip
+    shapes = [
+        np.ones(2),
+        np.ones((1, 1, 3)),
+        np.full(3, NAN),
+        np.zeros(3),
+        [[1, 2], [3]],
+        {"x0": 1},
+    ]
+    yield from each(group, "", [*ODD, *texts, *shapes], s.model.wald_test)
+    yield Call(group, "of matching", lambda: s.matching.wald_test("x0"))
+    X = without(matrices_like(s.X), "too few rows", "too many rows")
+    yield from each("predict_interval", "X", X, s.model.predict_interval)
+    yield from each("marginal_effects", "X", {k: v for k, v in X.items() if v is not None},
+                    s.model.marginal_effects)  # fmt: skip
+    weights = vectors_like(s.y)
+    effects = partial(s.model.marginal_effects, s.X)
+    yield from each("marginal_effects", "weights", weights, lambda v: effects(weights=v))
+    yield from each("predict", "return_std", ["x", 1, None, []],
+                    lambda v: s.model.predict(s.X, return_std=v))  # fmt: skip
 
 
 def regressors() -> Iterator[Call]:
@@ -294,4 +328,6 @@ def regressors() -> Iterator[Call]:
     yield Call(group, "impute of no fit", new.impute)
 
 
-GROUPS = (settings, fits, several_tables, poor_data, predictions, questions, regressors)
+GROUPS = (
+    settings, fits, several_tables, poor_data, predictions, questions, hypotheses, regressors,
+)  # fmt: skip

@@ -121,6 +121,18 @@ def left_out() -> Iterator[Call]:
     yield from each(group, "", keywords(choices), validate)
 
 
+def compared() -> Iterator[Call]:
+    s, group = study(), "compare"
+    yield accepted(group, lambda: unbin.compare([s.model, s.model]))
+    models = [*ODD, [], {}, ["x"], [s.model, None], [unbin.AggregatedGLM()], s.model, [s.matching],
+              [s.several], {"a": 1}]  # fmt: skip
+    yield from each(group, "models", models, unbin.compare)
+    held = partial(unbin.compare, [s.model], s.X, s.target)
+    yield from each(group, "cv", ["x", 0, 1, 1.5, True, NAN, [], 10**400], lambda v: held(cv=v))
+    yield from each(group, "X", matrices_like(s.X), lambda v: unbin.compare([s.model], v, s.target,
+                                                                           cv=3))  # fmt: skip
+
+
 def audits() -> Iterator[Call]:
     s = study()
 
@@ -346,4 +358,4 @@ def pictures() -> Iterator[Call]:
     yield from each("report.write_report", "html", pages, lambda v: report.write_report(place, v))
 
 
-GROUPS = (folds, permutations, joins, left_out, audits, reading, saving, pictures)
+GROUPS = (folds, permutations, joins, left_out, compared, audits, reading, saving, pictures)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from unbin.release.observed import observed
     from unbin.release.readers import read_release, read_releases
     from unbin.results import plots, report
+    from unbin.results.comparison import compare
     from unbin.results.persistence import load, save
     from unbin.selection import BlockKFold, cross_validate
 
@@ -32,6 +33,7 @@ __all__ = [
     "Release",
     "aggregate",
     "audit",
+    "compare",
     "cross_validate",
     "datasets",
     "exceptions",
@@ -56,6 +58,7 @@ _HOME = {
     "Release": "unbin.release",
     "aggregate": "unbin.release.aggregation",
     "audit": "unbin.disclosure",
+    "compare": "unbin.results.comparison",
     "cross_validate": "unbin.selection",
     "glm": "unbin.analysis",
     "join": "unbin.release.join",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -27,6 +28,8 @@ from unbin._frames import as_dense, as_floats, is_wide, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
+from unbin.fitting.contrasts import ContrastTest, read_hypotheses, wald_test
+from unbin.fitting.delta import MeanCurve, covariates, eta_std, mean_std
 from unbin.fitting.inputs import (
     as_targets,
     check_columns,
@@ -44,19 +47,23 @@ from unbin.fitting.inputs import (
     those_known,
     warn_of,
 )
+from unbin.fitting.intervals import outcome_interval, warn_of_open_ends
+from unbin.fitting.marginal import average_effects, persons, training_people
 from unbin.fitting.methods import METHODS
 from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.naming import with_names
 from unbin.fitting.placement import Given, place
-from unbin.fitting.predictions import bin_probabilities, predict_mean, score_target
+from unbin.fitting.predictions import bin_probabilities, score_target
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 from unbin.fitting.tabulate import (
+    check_ratios,
     covariance_of,
     glance,
     information_columns,
     judged_columns,
     summarise,
     tabulate,
+    term_covariance,
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.likelihood.published import Published
@@ -376,6 +383,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             warn_of(fit)
         return self
 
+    @overload
     def predict(
         self,
         X: ArrayLike,
@@ -383,7 +391,29 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         blocks: ArrayLike | None = None,
         block_means: Mapping[Any, ArrayLike] | None = None,
         offset: ArrayLike | None = None,
-    ) -> FloatArray:
+        return_std: Literal[False] = False,
+    ) -> FloatArray: ...
+
+    @overload
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        return_std: Literal[True],
+    ) -> tuple[FloatArray, FloatArray]: ...
+
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        return_std: bool = False,
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
         """Return the mean of people with features X, shape (n,) or (n, p).
 
         An ordinal fit reads targets off its latent variable, between and beyond the edges of the
@@ -399,14 +429,69 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
             For blocks that are new. People of any other block get the average context.
         offset : (n,) or number, optional
             As in ``fit``. A model that was fitted with an offset needs it, 0 for none.
+        return_std : bool
+            Return the standard deviation of the means too, of the same shape: how far off they may
+            be for what is not known of the coefficients (delta method), dispersion and spread of
+            the block effects taken as estimated. ``predict_interval`` is for outcomes.
         """
         X = self._check_rows(X)
-        transform = TRANSFORMS[self.target_transform]
-        means = [
-            transform.mean(predict_mean(fit, eta), fit.dispersion + fit.block_sd**2)
-            for fit, eta in self._etas(X, blocks, block_means, offset)
+        etas = self._etas(X, blocks, block_means, offset)
+        curves = [MeanCurve(fit, TRANSFORMS[self.target_transform]) for fit, _ in etas]
+        pairs = list(zip(curves, etas, strict=True))
+        means = [curve.mean(eta) for curve, (_, eta) in pairs]
+        found = np.column_stack(means) if self._several else means[0]
+        if not check_flag("return_std", return_std):
+            return found
+        errors = [
+            mean_std(curve, covariates(fit, X, blocks, block_means), eta)
+            for curve, (fit, eta) in pairs
         ]
-        return np.column_stack(means) if self._several else means[0]
+        return found, np.column_stack(errors) if self._several else errors[0]
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        level: float = 0.9,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+    ) -> FloatArray:
+        """Return intervals for the outcome of people with features X, shape (n, 2).
+
+        Each holds the outcome of such a person, of a block that was not in the fit, with
+        probability ``level``: the law of the family, averaged over the random block intercept and
+        over what is not known of the coefficients, between its quantiles. Intervals of whole
+        numbers hold their ends, and are the shortest that reach the level; a few numbers cannot do
+        so exactly. An ordinal fit reads ends off its latent variable as ``predict`` does, or gives
+        those of whole bins; an end in a bin without an end is infinite, and said to be.
+
+        Parameters
+        ----------
+        X, blocks, block_means, offset
+            As in ``predict``.
+        level : float
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> county = np.repeat(np.arange(60), 50)
+        >>> X = rng.normal(size=(3000, 1)) + rng.normal(size=(60, 1))[county]
+        >>> y = X[:, 0] + rng.normal(size=3000)
+        >>> model = unbin.AggregatedGLM().fit(X, unbin.aggregate(y, county).align(county))
+        >>> low, high = model.predict_interval(X, level=0.9).T
+        >>> bool(0.88 < np.mean((low <= y) & (y <= high)) < 0.92)
+        True
+        """
+        X = self._check_rows(X)
+        self._only_fit("predict_interval")
+        check_share("level", level)
+        ((fit, eta),) = self._etas(X, blocks, block_means, offset)
+        spread = eta_std(fit, covariates(fit, X, blocks, block_means), eta)
+        found = outcome_interval(fit, eta, spread, level)
+        warn_of_open_ends(found, fit)
+        return TRANSFORMS[self.target_transform].undo(found)
 
     @available_if(lambda self: getattr(self, "family_", self.family) == "ordinal")
     def predict_proba(
@@ -554,27 +639,171 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         return Coefficients((), fit.coef, errors, level, fit.df_residual).interval()
 
     def summary(self, level: float = 0.95) -> Summary:
-        """Return coefficients, errors, tests and diagnostics; prints as text, HTML and LaTeX."""
+        """Return coefficients, errors, tests and diagnostics.
+
+        It prints as text, and shows as HTML in a notebook; ``to_markdown()``, ``to_html()`` and
+        ``as_latex()`` export it.
+        """
         check_is_fitted(self)
         fit = self._only_fit("summary")
         return summarise(fit, feature_names(self), self.method_, level)
 
-    def tidy(self, level: float = 0.95, *, backend: str | None = None) -> Any:
+    def tidy(
+        self, exponentiate: bool = False, level: float = 0.95, *, backend: str | None = None
+    ) -> Any:
         """Return the coefficients as a pandas or polars frame, one row per term.
 
         After a fit to several tables there is a column per table, ``information_…``: its share in
         the information on each coefficient; ``information_observed`` is that of people whose
         outcome is known.
+
+        Parameters
+        ----------
+        exponentiate : bool
+            Exp of estimates and intervals: ratios of rates, means or odds for a log or logit link,
+            of cumulative odds (of an outcome in a higher bin) for ordinal. Errors and tests stay
+            those of the coefficients.
+        level : float
+            Coverage of the intervals.
+        backend : {"pandas", "polars"}, optional
+            Whichever is installed, pandas first.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.normal(size=(4000, 1))
+        >>> model = unbin.AggregatedGLM("poisson").fit(X, rng.poisson(np.exp(0.7 * X[:, 0])))
+        >>> model.tidy(exponentiate=True)["estimate"].round(1).tolist()
+        [1.0, 2.0]
         """
         check_is_fitted(self)
         fit, features = self._only_fit("tidy"), feature_names(self)
-        terms = tabulate(fit, features, level)
+        if check_flag("exponentiate", exponentiate):
+            check_ratios(fit, self.target_transform)
+        terms = tabulate(fit, features, level, exponentiate=exponentiate)
         columns = {
             **terms.columns(),
             **judged_columns(fit, terms.names, features),
             **information_columns(fit, terms.names, features),
         }
         return to_frame(columns, backend)
+
+    def cov_params(self) -> FloatArray:
+        """Return the covariance of all terms, shape (k, k), in the order of ``tidy``.
+
+        Standard errors are the roots of its diagonal; ``summary`` says what it is. NaN where a term
+        is not estimable.
+        """
+        check_is_fitted(self)
+        return term_covariance(self._only_fit("cov_params"))
+
+    def wald_test(self, hypotheses: Any) -> ContrastTest:
+        """Test linear hypotheses about the terms of ``tidy``.
+
+        With q hypotheses about coefficients whose covariance has ν degrees of freedom (``df`` in
+        ``tidy``), the Wald statistic is taken for Hotelling's T²: F with q and ν - q + 1 degrees of
+        freedom, which for one hypothesis is the square of Student's t with ν. Chi-square where ν
+        is infinite.
+
+        Parameters
+        ----------
+        hypotheses : str, list of str, or (q, k) numbers
+            "age = 0", "age = C(sex)[T.m]", "2*age + income = 1"; a list of these or of names, all
+            to hold together (a name alone: the term is 0); or contrasts that are 0, one number for
+            each term of ``tidy``. A name that looks like a number goes between backticks.
+
+        Returns
+        -------
+        ContrastTest
+            ``statistic``, ``df``, ``df_denominator``, ``p_value``.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> county = np.repeat(np.arange(60), 50)
+        >>> X = rng.normal(size=(3000, 2)) + rng.normal(size=(60, 2))[county]
+        >>> y = X @ [1.0, 1.0] + rng.normal(size=3000)
+        >>> model = unbin.AggregatedGLM().fit(X, unbin.aggregate(y, county).align(county))
+        >>> model.wald_test(["x0", "x1"]).p_value < 0.001      # both are 0
+        True
+        >>> model.wald_test("x0 = x1").p_value > 0.05
+        True
+        """
+        check_is_fitted(self)
+        fit = self._only_fit("wald_test")
+        terms = tabulate(fit, feature_names(self), 0.95)
+        asked = read_hypotheses(hypotheses, terms.names)
+        covariance = term_covariance(fit)
+        return wald_test(asked, terms.estimate, covariance, terms.names, fit.df_residual)
+
+    def marginal_effects(
+        self,
+        X: ArrayLike | None = None,
+        *,
+        blocks: ArrayLike | None = None,
+        block_means: Mapping[Any, ArrayLike] | None = None,
+        offset: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        level: float = 0.95,
+        backend: str | None = None,
+    ) -> Any:
+        """Return average marginal effects on the mean outcome, one row per column of X.
+
+        In the units of the outcome: the mean over people of the derivative of their mean in a
+        column (``contrast`` is "dY/dX"), or, of a column of zeros and ones, of their mean at 1 less
+        that at 0 ("1 - 0"); the other columns stay as they are. Standard errors are those of the
+        delta method, people as given. Squares and splines of a variable are columns of their own:
+        compare predictions to see the variable itself.
+
+        Parameters
+        ----------
+        X : (n, d), optional
+            People to average over; those of the fit when left out, as long as the model holds them:
+            a saved or copied model does not.
+        blocks, block_means, offset
+            Of these people, as in ``predict``.
+        weights : (n,), optional
+            How much each of them counts.
+        level : float
+            Coverage of the intervals.
+        backend : {"pandas", "polars"}, optional
+
+        Returns
+        -------
+        frame
+            Columns as in ``tidy``, and ``contrast``.
+
+        Examples
+        --------
+        >>> import numpy as np, unbin
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.column_stack([rng.normal(size=4000), rng.integers(0, 2, 4000)])
+        >>> y = rng.poisson(np.exp(0.3 * X[:, 0] + 0.7 * X[:, 1]))
+        >>> effects = unbin.AggregatedGLM("poisson").fit(X, y).marginal_effects()
+        >>> effects["contrast"].tolist()
+        ['dY/dX', '1 - 0']
+        """
+        check_is_fitted(self)
+        fit = replace(self._only_fit("marginal_effects"), limits=None)
+        terms = tabulate(fit, feature_names(self), level)
+        if X is None:
+            people = training_people(fit)
+        else:
+            X = self._check_rows(X)
+            people = persons(
+                fit,
+                covariates(fit, X, blocks, block_means),
+                new_offset(offset, X.shape[0], needed=self._has_offset),
+                None if weights is None else check_sample_weight(weights, X.shape[0]),
+            )
+        found = average_effects(MeanCurve(fit, TRANSFORMS[self.target_transform]), people)
+        names = terms.names[-len(found.estimate) :]
+        columns = Coefficients(
+            names, found.estimate, found.standard_error, level, fit.df_residual
+        ).columns()
+        return to_frame({"term": names, "contrast": list(found.kind), **columns}, backend)
 
     def glance(self, *, backend: str | None = None) -> Any:
         """Return the fit as a frame of one row."""

@@ -30,6 +30,7 @@
     ├── ReadWarning                        what was chosen of a file, and how to choose otherwise
     ├── AlignmentWarning                   what was changed, on request, to make the table fit
     ├── RakingWarning                      tables that imputed targets cannot all agree with
+    ├── OpenIntervalWarning                intervals for outcomes that have no end
     └── SlowFitWarning                     a fit that will take minutes, and why
 
 Messages read "where: what, got what; what to do".
@@ -155,6 +156,10 @@ class ReadWarning(UserWarning):
 
 class RakingWarning(UserWarning):
     """Imputed targets do not agree with a table, which contradicts the others or the people."""
+
+
+class OpenIntervalWarning(UserWarning):
+    """An interval for an outcome ends in a bin without an end, and is infinite there."""
 
 
 class SlowFitWarning(UserWarning):

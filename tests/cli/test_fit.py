@@ -20,6 +20,7 @@ Family:                     gaussian    People:                        2,000
 Method:                   likelihood    Blocks:                           40
 Alpha:                             0    Dispersion:                    1.244
 Block effects sd:                  0    Objective:                    1.6932
+Covariance:                              sandwich by block (CR3), Student's t
 =============================================================================
                   coef    std err          t      P>|t|     [0.025     0.975]
 -----------------------------------------------------------------------------

@@ -8,8 +8,10 @@ import polars as pl
 import pytest
 
 import unbin
+from tests.helpers.cases import make_case, names_of
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.families import get_family
 from unbin.fitting.summary import Coefficients, Summary, to_frame
 
 TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
@@ -34,10 +36,11 @@ def test_text_is_exact():
 
 
 def test_hostile_names_are_text_everywhere():
-    html = SUMMARY.as_html()
+    html = SUMMARY.to_html()
     assert "<b>" not in html
     assert "&lt;b&gt;$a_1$&lt;/b&gt;" in html
-    assert r"<b>\$a\_1\$</b>" in SUMMARY.as_latex()
+    assert r"\textless{}b\textgreater{}\$a\_1\$" in SUMMARY.as_latex()
+    assert r"\<b\>\$a\_1\$\</b\>" in SUMMARY.to_markdown()
     assert SUMMARY._repr_html_() == html
 
 
@@ -69,7 +72,7 @@ def test_model_summaries():
         f"Information from the shape within blocks: {100 * share[0]:.2g} % on age; "
         f"{100 * share[1]:.2g} % on dose."
     ) in text
-    tidy = model.tidy(0.9)
+    tidy = model.tidy(level=0.9)
     assert list(tidy["term"]) == ["intercept", "age", "dose"]
     np.testing.assert_allclose(tidy["estimate"][1:], model.coef_)
     np.testing.assert_allclose(tidy["std_error"][1:], model.standard_errors_)
@@ -111,7 +114,8 @@ def test_coverage_lies_between_0_and_1(level):
     target = unbin.aggregate(people.y, people.blocks, 5).align(people.blocks)
     model = unbin.AggregatedGLM().fit(people.X, target)
     draw = partial(unbin.plots.coefficients, model)
-    for ask in (model.summary, model.conf_int, model.tidy, lambda level: draw(level=level)):
+    asks = (model.summary, model.conf_int, lambda level: model.tidy(level=level))
+    for ask in (*asks, lambda level: draw(level=level)):
         with pytest.raises(ParameterError, match=r"^level: must "):
             ask(level)
     with pytest.raises(ParameterError, match="level: must lie between 0 and 1, got 2; pass for"):
@@ -125,3 +129,56 @@ def test_matching_has_no_standard_errors_and_says_so():
     for ask in (model.conf_int, model.summary, lambda: model.standard_errors_):
         with pytest.raises(ParameterError, match="use method='likelihood'"):
             ask()
+
+
+@pytest.mark.parametrize(
+    ("family", "ratio"),
+    [
+        ("poisson", "rates"),
+        ("binomial", "odds"),
+        ("gamma", "means"),
+        ("ordinal", "cumulative odds"),
+    ],
+)
+def test_ratios(family, ratio):
+    case = make_case(2, kind=family, d=2)
+    model = unbin.AggregatedGLM(family, n_trials=20)
+    model.fit(case.X, case.release.align(names_of(case)))
+    plain, ratios = model.tidy(level=0.9), model.tidy(exponentiate=True, level=0.9)
+    for name in ("estimate", "conf_low", "conf_high"):
+        np.testing.assert_allclose(ratios[name], np.exp(plain[name]))
+    for name in ("std_error", "statistic", "p_value"):
+        np.testing.assert_array_equal(ratios[name], plain[name])
+    assert get_family(family).ratio == ratio
+
+
+def test_a_cumulative_odds_ratio_is_that_of_higher_bins():
+    case = make_case(2, kind="ordinal", d=2)
+    model = unbin.AggregatedGLM("ordinal").fit(case.X, case.release.align(names_of(case)))
+    at = model.predict_proba(np.array([[0.0, 0.0], [1.0, 0.0]]))
+    above = at[:, ::-1].cumsum(axis=1)[:, 1]
+    odds = above / (1 - above)
+    assert model.tidy(True)["estimate"][0] == pytest.approx(odds[1] / odds[0], rel=1e-6)
+
+
+def test_slopes_that_are_differences_have_no_ratios():
+    case = make_case(2, d=2)
+    model = unbin.AggregatedGLM().fit(case.X, case.release.align(names_of(case)))
+    with pytest.raises(ParameterError, match="needs a log or logit link, got family 'gaussian'"):
+        model.tidy(exponentiate=True)
+    with pytest.raises(ParameterError, match=r"exponentiate: must be a bool, got 0\.9"):
+        model.tidy(0.9)
+    logged = unbin.AggregatedGLM(target_transform="log").fit(case.X, np.exp(case.y))
+    np.testing.assert_allclose(logged.tidy(True)["estimate"], np.exp(logged.tidy()["estimate"]))
+
+
+def test_summaries_say_what_the_covariance_is():
+    case = make_case(2, d=2, n_blocks=30, size=20)
+    target = case.release.align(names_of(case))
+    assert "sandwich by block (CR3), Student's t" in str(unbin.AggregatedGLM().fit(case.X, target)
+                                                         .summary())  # fmt: skip
+    observed = unbin.AggregatedGLM().fit(case.X, case.y).summary()
+    assert dict(observed.facts)["Covariance:"] == "model-based, normal"
+    few = make_case(2, d=2, n_blocks=5, size=60)
+    model = unbin.AggregatedGLM(alpha=0.0).fit(few.X, few.release.align(names_of(few)))
+    assert dict(model.summary().facts)["Covariance:"].startswith("model-based")

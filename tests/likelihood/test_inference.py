@@ -6,7 +6,13 @@ import pytest
 from tests.helpers.cases import make_case, names_of
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.inference import covariance, goodness_of_fit, wald_test, worst_blocks
+from unbin.likelihood.inference import (
+    Errors,
+    covariance,
+    goodness_of_fit,
+    wald_test,
+    worst_blocks,
+)
 from unbin.release.aggregation import aggregate
 
 
@@ -38,14 +44,18 @@ def test_the_sandwich_is_that_of_the_blocks_that_say_something():
     information, penalty = root.T @ root, np.array([0.0, 1.0, 2.0])
     bread = np.linalg.inv(information + np.diag(penalty))
     for leveraged, factor in ((False, 60 / 57), (True, 59 / 60)):
-        found, df = covariance(information, penalty, scores, 3, ratio=7.0, leveraged=leveraged)
+        found, df, kind = covariance(
+            information, penalty, scores, 3, ratio=7.0, leveraged=leveraged
+        )
+        assert kind is (Errors.CR3 if leveraged else Errors.CR1)
         np.testing.assert_allclose(found, factor * bread @ scores.T @ scores @ bread)
         assert df == 57
 
 
 def test_no_blocks_have_no_sandwich():
-    found, df = covariance(np.zeros((2, 2)), np.ones(2), np.zeros((5, 2)), 2, ratio=1.0)
+    found, df, kind = covariance(np.zeros((2, 2)), np.ones(2), np.zeros((5, 2)), 2, ratio=1.0)
     np.testing.assert_array_equal(found, 0.0)
+    assert kind is Errors.MODEL
     assert df == 1
 
 
@@ -54,7 +64,7 @@ def test_no_variance_is_below_that_of_the_model():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(60, 2)) * [1.0, 0.01]
     information = np.array([[40.0, 3.0], [3.0, 30.0]])
-    found, _ = covariance(information, np.zeros(2), scores, 2, ratio=1.0)
+    found, _, _ = covariance(information, np.zeros(2), scores, 2, ratio=1.0)
     model = np.linalg.inv(information)
     assert found[0, 0] > model[0, 0]  # the sandwich's own
     assert found[1, 1] == pytest.approx(model[1, 1])
@@ -65,8 +75,8 @@ def test_parameters_without_information_do_not_count_as_fitted():
     rng = np.random.default_rng(1)
     scores = np.column_stack([rng.normal(size=(60, 2)), np.zeros(60)])
     information = np.diag([1.0, 1.0, 0.0])
-    found, _ = covariance(information, np.zeros(3), scores, 2, ratio=1.0)
-    alone, _ = covariance(information[:2, :2], np.zeros(2), scores[:, :2], 2, ratio=1.0)
+    found, _, _ = covariance(information, np.zeros(3), scores, 2, ratio=1.0)
+    alone, _, _ = covariance(information[:2, :2], np.zeros(2), scores[:, :2], 2, ratio=1.0)
     np.testing.assert_allclose(found[:2, :2], alone)
 
 

@@ -173,7 +173,7 @@ def change(text, place, value):
     ("place", "value", "message"),
     [
         (["format"], "other", "model.json: must be a model that unbin saved, got other JSON"),
-        (["format_version"], 4, "must have format version 5, got 4; load it with the version"),
+        (["format_version"], 4, "must have format version 6, got 4; load it with the version"),
         (["extra"], 1, "fields: must be those of a model, got a difference in extra"),
         (["fits"], [], "fits: must be a list with a fit, got none"),
         (["fits", 0, "coef"], [1.0], "coef: must be finite, of shape (2,), got shape (1,)"),
@@ -207,7 +207,11 @@ def change(text, place, value):
         (["fits", 0, "block_sd"], 1e200, "block_sd: must be at most 1e+100 in size, got 1e+200"),
         (["fits", 0, "coef", 0], -1e200, "coef: must be at most 1e+100 in size, got 1e+200; save"),
         (["fits", 0, "n_people"], -1, "n_people: must not be negative, got -1"),
-        (["fits", 0, "covariance", 2, 2], -0.5, "variances: must not be negative, got -0.5"),
+        (
+            ["fits", 0, "covariance", 2, 2],
+            -0.5,
+            "variances in covariance: must not be negative, got -0.5",
+        ),
         (["fits", 0, "path"], [[1.0]], "path: must have shape (1,), got (1, 1)"),
         (
             ["fits", 0, "diagnostics", "block_sd"],

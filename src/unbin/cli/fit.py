@@ -360,7 +360,7 @@ def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dic
     if model.method == "matching":
         terms = ["intercept", *encoding.names]
         return {"term": terms, "estimate": np.array([model.intercept_, *model.coef_])}
-    table = model.tidy(level, backend="pandas")
+    table = model.tidy(level=level, backend="pandas")
     return {name: table[name].to_numpy() for name in table.columns}
 
 

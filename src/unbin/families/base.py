@@ -134,6 +134,8 @@ class Family:
     free_shape: ClassVar[bool] = False
     """Whether the shape of the target between edges is left free, so that bins have probabilities
     and no values: mean, variance and density are then not those of the target."""
+    ratio: ClassVar[str] = ""
+    """What exp of a slope is a ratio of; empty where a slope is a difference."""
     smallest_count: ClassVar[int] = 5
     """People that a bin of all blocks together needs not to be merged with its neighbour."""
     single_precision: ClassVar[bool] = False

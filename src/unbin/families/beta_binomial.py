@@ -42,6 +42,7 @@ class BetaBinomial(Family):
     """
 
     name: ClassVar[str] = "beta-binomial"
+    ratio: ClassVar[str] = "odds"
     nuisance_names: ClassVar[tuple[str, ...]] = ("log_overdispersion",)
     n_trials: int = 1
 

@@ -39,6 +39,7 @@ class Binomial(BregmanFamily):
     """
 
     name: ClassVar[str] = "binomial"
+    ratio: ClassVar[str] = "odds"
     n_trials: int = 1
 
     @classmethod

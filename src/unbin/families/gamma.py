@@ -50,6 +50,7 @@ class Gamma(LogLink):
     """
 
     name: ClassVar[str] = "gamma"
+    ratio: ClassVar[str] = "means"
     nuisance_names: ClassVar[tuple[str, ...]] = ("log_dispersion",)
 
     @property

@@ -165,13 +165,14 @@ def on_grid(function: Callable[[FloatArray], FloatArray], at: FloatArray) -> Flo
     return result
 
 
-def _quantiles(n: int) -> tuple[FloatArray, FloatArray]:
+def quantile_points(n: int) -> tuple[FloatArray, FloatArray]:
     """Return points in (0, 1), closer towards its ends, and what they weigh."""
     v = (np.arange(n) + 0.5) / n
-    return v - np.sin(2 * np.pi * v) / (2 * np.pi), (1 - np.cos(2 * np.pi * v)) / n
+    weight = 1 - np.cos(2 * np.pi * v)
+    return v - np.sin(2 * np.pi * v) / (2 * np.pi), weight / weight.sum()
 
 
-_AT, _WEIGHT = _quantiles(_QUANTILES)
+_AT, _WEIGHT = quantile_points(_QUANTILES)
 
 
 def _between(eta: FloatArray, low: FloatArray, high: FloatArray, u: FloatArray) -> FloatArray:

@@ -37,6 +37,7 @@ class NegativeBinomial(LogLink):
     """
 
     name: ClassVar[str] = "negative-binomial"
+    ratio: ClassVar[str] = "rates"
     nuisance_names: ClassVar[tuple[str, ...]] = ("log_dispersion",)
 
     @property

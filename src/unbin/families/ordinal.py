@@ -55,6 +55,7 @@ class Ordinal(IdentityLink):
     """
 
     name: ClassVar[str] = "ordinal"
+    ratio: ClassVar[str] = "cumulative odds"
     free_shape: ClassVar[bool] = True
     smallest_count: ClassVar[int] = 1
     single_precision: ClassVar[bool] = True

@@ -36,6 +36,7 @@ class Poisson(LogLink, BregmanFamily):
     """
 
     name: ClassVar[str] = "poisson"
+    ratio: ClassVar[str] = "rates"
 
     @property
     def domain(self) -> Interval:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from unbin._frames import OUTSIDE
+from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
@@ -28,7 +29,7 @@ from unbin.likelihood.posterior import Posterior
 from unbin.likelihood.published import published_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
-from unbin.likelihood.shrinkage import level_shift, table_range
+from unbin.likelihood.shrinkage import NO_SLOPES, level_shift, table_range
 from unbin.likelihood.statistics import looks_counted
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
@@ -92,7 +93,8 @@ def likelihood_fit(
     found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
     imputed = _imputed(laid_out[contextual], release, model.family, found)
-    return replace(fit, selection=selection, imputed=imputed)
+    kept = None if imputed is None else laid_out[contextual]
+    return replace(fit, selection=selection, imputed=imputed, people=kept)
 
 
 def _releases(release: Release | Tables) -> tuple[Release, ...]:
@@ -180,6 +182,8 @@ def _likelihood_result(
         intercept=0.0 if bins is not None else intercept,
         contextual_coef=None if context is None else _widen(coef[d:], context),
         covariance=covariance,
+        threshold_covariance=None if bins is None else _with_thresholds(design, found.covariance),
+        errors=found.errors,
         nuisance=found.nuisance,
         dispersion=family.dispersion(found.nuisance),
         block_sd=found.block_sd,
@@ -212,13 +216,49 @@ def _shrunk(
     if found.shrunk is None:
         return None
     coef, intercept = _coefficients(design, found.for_prediction())
+    covariance, p = _shrunk_covariance(design, found), design.n_parameters
+    known = np.ones(len(design.scale), dtype=bool)
     return Shrunk(
         coef=coef[:d],
         intercept=0.0 if ordinal else intercept,
         nuisance=found.shrunk.nuisance,
         contextual_coef=None if context is None else _widen(coef[d:], context),
         thresholds=found.shrunk.nuisance - intercept if ordinal else None,
+        covariance=_with_thresholds(design, covariance)
+        if ordinal
+        else design.to_coefficient_covariance(covariance[:p, :p], known),
     )
+
+
+def _shrunk_covariance(design: Design, found: LikelihoodFit) -> FloatArray:
+    """Return the covariance of what predicts, (p, p), slopes as large as the ridge has them.
+
+    With A the ridge it is (J + A)⁻¹ (J C J + A) (J + A)⁻¹, which is the posterior covariance
+    (J + A)⁻¹ where C, the covariance without the ridge, is the model's J⁻¹.
+    """
+    assert found.shrunk is not None
+    information, n = found.information, design.n_people
+    ridge, first = np.zeros(len(information)), int(design.fit_intercept)
+    ridge[first : design.n_parameters] = n * min(found.shrunk.alpha, NO_SLOPES) * design.varies
+    bread = solve_scaled(information + np.diag(ridge), np.eye(len(ridge)))
+    if not ridge.any():  # predicts from shapes, of whose errors nothing but the model's is known
+        return bread
+    meat = information @ np.nan_to_num(found.covariance) @ information
+    return np.asarray(bread @ (meat + np.diag(ridge)) @ bread)
+
+
+def _with_thresholds(design: Design, covariance: FloatArray) -> FloatArray:
+    """Return the covariance of slopes and thresholds in the units of X, from (theta, nuisance).
+
+    The intercept is 0, its row and column too; what is not estimable is held at its estimate.
+    """
+    p, d, shift = design.n_parameters, len(design.scale), int(design.fit_intercept)
+    m = len(covariance) - p
+    jacobian = np.zeros((1 + d + m, p + m))
+    jacobian[1 : 1 + d, shift:p] = np.diag(1 / design.scale)
+    jacobian[1 + d :, shift:p] = design.center / design.scale
+    jacobian[1 + d :, p:] = np.eye(m)
+    return np.asarray(jacobian @ covariance @ jacobian.T)
 
 
 def _held(
@@ -390,6 +430,7 @@ def observed_fit(
         n_people=design.n_people,
         n_rows=design.n_rows,
         n_blocks=1,
+        people=design if design.rows is not None else None,
     )
 
 

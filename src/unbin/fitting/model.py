@@ -15,11 +15,12 @@ from unbin.families.latent import LatentScale, latent_scale
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.heldout import over_effects
-from unbin.likelihood.inference import GoodnessOfFit
+from unbin.likelihood.inference import Errors, GoodnessOfFit
 from unbin.likelihood.published import Published
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
 from unbin.rows.contextual import Context
+from unbin.rows.design import Design
 from unbin.rows.engines import Layout, Options
 
 
@@ -95,6 +96,9 @@ class Shrunk:
     nuisance : (m,)
     thresholds : (K - 1,) or None
         Of an ordinal fit, the intercept included.
+    covariance : (1 + d [+ d] [+ K - 1], ...) or None
+        Of these, the thresholds of an ordinal fit last: what is not known of the slopes given
+        that they are as large as the ridge has it.
     """
 
     coef: FloatArray
@@ -102,6 +106,7 @@ class Shrunk:
     nuisance: FloatArray
     contextual_coef: FloatArray | None = None
     thresholds: FloatArray | None = None
+    covariance: FloatArray | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +133,10 @@ class Fit:
         Rows that sums ran over, which may stand for several people each.
     covariance : (1 + d [+ d], ...) or None
         Of intercept, coef and contextual_coef; None when the method has no standard errors.
+    threshold_covariance : (1 + d [+ d] + K - 1, ...) or None
+        The same with the thresholds of an ordinal fit.
+    errors : Errors
+        What these covariances are.
     contextual_coef : (d,) or None
         NaN for a feature that does not vary within blocks.
     context : Context or None
@@ -137,6 +146,8 @@ class Fit:
     restart_disagreement : float
     imputed : (n,), Raking, JointRaking or None
         Targets of the training rows in the order of X, or what makes them.
+    people : Design or None
+        The training rows, where they are in memory: personal, as ``imputed`` is.
     selection : Selection or None
         Held-out scores, where something was chosen by them.
     published : Published or None
@@ -171,12 +182,15 @@ class Fit:
     n_blocks: int
     n_rows: int
     covariance: FloatArray | None = None
+    threshold_covariance: FloatArray | None = None
+    errors: Errors = Errors.MODEL
     contextual_coef: FloatArray | None = None
     context: Context | None = None
     block_sd: float = 0.0
     bins: BinScale | None = None
     restart_disagreement: float = float("nan")
     imputed: FloatArray | Raking | JointRaking | None = None
+    people: Design | None = None
     selection: Selection | None = None
     published: Published | None = None
     tables: tuple[TableFit, ...] = ()
@@ -203,7 +217,14 @@ class Fit:
             contextual_coef=used.contextual_coef,
             bins=bins,
             shrunk=None,
+            covariance=used.covariance if bins is None else self.covariance,
+            threshold_covariance=None if bins is None else used.covariance,
         )
+
+    @property
+    def parameter_covariance(self) -> FloatArray | None:
+        """Covariance of intercept and slopes, and of the thresholds of an ordinal fit."""
+        return self.covariance if self.bins is None else self.threshold_covariance
 
     @property
     def shrunk_coef(self) -> FloatArray | None:
@@ -222,8 +243,13 @@ class Fit:
 
         After a fit to several tables a family that absorbs effects stands for the average.
         """
+        return over_effects(value, eta, self.effect_sd)
+
+    @property
+    def effect_sd(self) -> float:
+        """Standard deviation of the intercept of a new block, where the family leaves it one."""
         absorbed = bool(self.tables) and self.family.absorbs_effects
-        return over_effects(value, eta, 0.0 if absorbed else self.block_sd)
+        return 0.0 if absorbed else self.block_sd
 
     def eta(
         self,
@@ -241,7 +267,7 @@ class Fit:
 
     def without_personal(self) -> Fit:
         """Return the fit without personal values, and without counts that tell them."""
-        fit = replace(self, imputed=None)
+        fit = replace(self, imputed=None, people=None)
         return fit.without_counts() if self.less_known else fit
 
     @property

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from html import escape
 from importlib.util import find_spec
-from textwrap import wrap
 from typing import Any
 
 import narwhals.stable.v1 as nw
@@ -15,21 +14,12 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
+from unbin.fitting.rendering import Table, number, to_markdown, wrapped
 
-_LATEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-    }
-)
+_LARGEST_Z = 1e5
+"""Above this statistics are shown with an exponent."""
+_NARROWEST = 11
+"""Characters of a column of numbers, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +34,8 @@ class Coefficients:
         Coverage of the intervals.
     df : float
         Degrees of freedom of Student's t; infinite for the normal.
+    exponentiate : bool
+        Whether ``columns`` hold exp of estimates and intervals: ratios.
     """
 
     names: tuple[str, ...]
@@ -51,11 +43,12 @@ class Coefficients:
     standard_error: FloatArray
     level: float = 0.95
     df: float = float("inf")
+    exponentiate: bool = False
 
     @property
     def z(self) -> FloatArray:
         """Estimates in units of their standard error."""
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             return np.asarray(self.estimate / self.standard_error)
 
     @property
@@ -74,10 +67,13 @@ class Coefficients:
 
     def columns(self) -> dict[str, Any]:
         """Return the table as columns, named as in broom."""
-        low, high = self.interval().T
+        estimate, low, high = self.estimate, *self.interval().T
+        if self.exponentiate:
+            with np.errstate(over="ignore"):
+                estimate, low, high = np.exp(estimate), np.exp(low), np.exp(high)
         return {
             "term": list(self.names),
-            "estimate": self.estimate,
+            "estimate": estimate,
             "std_error": self.standard_error,
             "statistic": self.z,
             "df": np.full(len(self.names), self.df),
@@ -108,65 +104,40 @@ class Summary:
 
     def as_text(self) -> str:
         """Return the summary for a terminal."""
-        name_width = max(10, *(len(name) for name in self.coefficients.names))
-        head = "".join(f"{label:>11}" for label in self._header())
-        width = name_width + len(head)
-        rows = [f"{name:<{name_width}}" + "".join(f"{c:>11}" for c in cells) for name, cells in
-                self._rows()]  # fmt: skip
-        notes = [line for note in self.notes for line in wrap(note, width, subsequent_indent="  ")]
+        lines, width = self._table().text_lines(narrowest=_NARROWEST, names=10)
         return "\n".join(
             [
                 self.title.center(width).rstrip(),
                 "=" * width,
                 *self._fact_lines(width),
                 "=" * width,
-                " " * name_width + head,
+                lines[0],
                 "-" * width,
-                *rows,
+                *lines[1:],
                 "=" * width,
-                *notes,
+                *wrapped(self.notes, width),
             ]
         )
 
-    def as_html(self) -> str:
+    def to_markdown(self) -> str:
+        """Return the summary in Markdown; every label is escaped."""
+        facts = "; ".join(f"{label} {text}" for label, text in self.facts)
+        parts = [f"**{to_markdown(self.title)}**", to_markdown(facts), self._table().to_markdown()]
+        return "\n\n".join([*parts, *map(to_markdown, self.notes)])
+
+    def to_html(self) -> str:
         """Return the summary as HTML tables; every label is escaped."""
         facts = "".join(
-            f"<tr><th>{escape(label)}</th><td>{escape(text)}</td></tr>"
+            f'<tr><th scope="row">{escape(label)}</th><td>{escape(text)}</td></tr>'
             for label, text in self.facts
         )
-        head = "".join(f"<th>{escape(label)}</th>" for label in ("", *self._header()))
-        body = "".join(
-            "<tr>"
-            + f"<th>{escape(name)}</th>"
-            + "".join(f"<td>{escape(cell)}</td>" for cell in cells)
-            + "</tr>"
-            for name, cells in self._rows()
-        )
         notes = "".join(f"<p>{escape(note)}</p>" for note in self.notes)
-        return (
-            f"<table><caption>{escape(self.title)}</caption>{facts}</table>"
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{notes}"
-        )
+        title = escape(self.title)
+        return f"<table><caption>{title}</caption>{facts}</table>{self._table().to_html()}{notes}"
 
     def as_latex(self) -> str:
         """Return the coefficients as a LaTeX tabular; every label is escaped."""
-        head = " & ".join(["", *(label.translate(_LATEX) for label in self._header())])
-        body = [
-            " & ".join([name.translate(_LATEX), *(cell.translate(_LATEX) for cell in cells)])
-            + r" \\"
-            for name, cells in self._rows()
-        ]
-        return "\n".join(
-            [
-                r"\begin{tabular}{l" + "r" * len(self._header()) + "}",
-                r"\hline",
-                head + r" \\",
-                r"\hline",
-                *body,
-                r"\hline",
-                r"\end{tabular}",
-            ]
-        )
+        return self._table().as_latex()
 
     def __str__(self) -> str:
         return self.as_text()
@@ -174,37 +145,44 @@ class Summary:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return self.as_html()
+        return self.to_html()
 
     def _header(self) -> tuple[str, ...]:
         tail = (1 - self.coefficients.level) / 2
         t = "z" if np.isinf(self.coefficients.df) else "t"
         return "coef", "std err", t, f"P>|{t}|", f"[{tail:.3g}", f"{1 - tail:.3g}]"
 
-    def _rows(self) -> list[tuple[str, tuple[str, ...]]]:
+    def _table(self) -> Table:
         c = self.coefficients
         values = zip(c.names, c.estimate, c.standard_error, c.z, c.p, c.interval(), strict=True)
-        return [
+        rows = (
             (
                 name,
-                (
-                    _number(estimate),
-                    _number(se),
-                    f"{z:.3f}",
-                    f"{p:.3f}",
-                    _number(low),
-                    _number(high),
-                ),
+                number(b),
+                number(se),
+                f"{z:.3f}" if abs(z) < _LARGEST_Z else f"{z:.2e}",
+                f"{p:.3f}",
+                number(low),
+                number(high),
             )
-            for name, estimate, se, z, p, (low, high) in values
-        ]
+            for name, b, se, z, p, (low, high) in values
+        )
+        return Table(("", *self._header()), tuple(rows))
 
     def _fact_lines(self, width: int) -> list[str]:
-        half = width // 2
-        cells = [_spread(label, text, half - 2) for label, text in self.facts]
-        if len(cells) % 2:
-            cells.append("")
-        return [f"{a}    {b}".rstrip() for a, b in zip(cells[::2], cells[1::2], strict=True)]
+        """Return the facts in two columns, one to a line that is too long for half of it."""
+        half, lines, left = width // 2 - 2, [], ""
+        for label, text in self.facts:
+            if len(label) + len(text) >= half:
+                lines += [left] if left else []
+                lines.append(_spread(label, text, width))
+                left = ""
+            elif left:
+                lines.append(f"{left}    {_spread(label, text, half)}")
+                left = ""
+            else:
+                left = _spread(label, text, half)
+        return [*lines, left] if left else lines
 
 
 def to_frame(columns: dict[str, Any], backend: str | None = None) -> Any:
@@ -216,12 +194,6 @@ def to_frame(columns: dict[str, Any], backend: str | None = None) -> Any:
             f"backend: needs 'pandas' or 'polars' installed, got {backend!r}; install one of them"
         )
     return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
-
-
-def _number(value: float) -> str:
-    if value != 0 and (abs(value) >= 1e5 or abs(value) < 1e-3):
-        return f"{value:.2e}"
-    return f"{value:.4f}"
 
 
 def _spread(label: str, text: str, width: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_share
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
@@ -28,22 +28,53 @@ def covariance_of(fit: Fit) -> FloatArray:
     return fit.covariance
 
 
-def tabulate(fit: Fit, features: list[str], level: float) -> Coefficients:
+def term_places(fit: Fit) -> IntArray:
+    """Return where each term of ``tabulate`` stands among intercept, slopes and contextual ones."""
+    covariance = covariance_of(fit)
+    with_intercept = fit.bins is None and covariance[0, 0] > 0
+    return np.arange(0 if with_intercept else 1, len(covariance))
+
+
+def tabulate(
+    fit: Fit, features: list[str], level: float, *, exponentiate: bool = False
+) -> Coefficients:
     """Return intercept, slopes and contextual effects with their standard errors."""
     check_share("level", level)
-    errors = np.sqrt(np.diag(covariance_of(fit)))
-    d = len(features)
-    names, estimate, error = features, fit.coef, errors[1 : 1 + d]
+    names, estimate = ["intercept", *features], np.append(fit.intercept, fit.coef)
     if fit.contextual_coef is not None and fit.context is not None:
         used = fit.context.used
-        names = names + [f"block mean of {features[j]}" for j in np.flatnonzero(used)]
+        names += [f"block mean of {features[j]}" for j in np.flatnonzero(used)]
         estimate = np.concatenate([estimate, fit.contextual_coef[used]])
-        error = np.concatenate([error, errors[1 + d :]])
-    if fit.bins is None and errors[0] > 0:
-        names = ["intercept", *names]
-        estimate = np.concatenate([[fit.intercept], estimate])
-        error = np.concatenate([errors[:1], error])
-    return Coefficients(tuple(names), estimate, error, level, fit.df_residual)
+    where, errors = term_places(fit), np.sqrt(np.diag(covariance_of(fit)))
+    return Coefficients(
+        tuple(names[k] for k in where),
+        estimate[where],
+        errors[where],
+        level,
+        fit.df_residual,
+        exponentiate,
+    )
+
+
+def term_covariance(fit: Fit) -> FloatArray:
+    """Return the covariance of the terms of ``tabulate``, (k, k)."""
+    where = term_places(fit)
+    return np.asarray(covariance_of(fit)[np.ix_(where, where)])
+
+
+def check_ratios(fit: Fit, transform: str | None) -> None:
+    """Raise unless exp of a slope is a ratio of something."""
+    if not fit.family.ratio and transform is None:
+        raise ParameterError(
+            f"exponentiate: needs a log or logit link, got family {fit.family.name!r}, whose "
+            "slopes are differences; leave it out"
+        )
+
+
+def covariance_text(fit: Fit) -> str:
+    """Say what standard errors are of, and which distribution tests and intervals use."""
+    law = "normal" if np.isinf(fit.df_residual) else "Student's t"
+    return f"{fit.errors.value}, {law}"
 
 
 def judged_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:
@@ -88,6 +119,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
         ("Dispersion:", f"{fit.dispersion:.4g}"),
         ("Block effects sd:", f"{fit.block_sd:.3g}"),
         ("Objective:", f"{fit.objective:.5g}"),
+        ("Covariance:", covariance_text(fit)),
     )
     if fit.tables:
         facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])

@@ -31,6 +31,10 @@ class Identity:
         """Return the mean of the target itself, from the modelled mean and variance."""
         return mean
 
+    def mean_derivative(self, mean: FloatArray, dispersion: float) -> FloatArray:
+        """Return the derivative of ``mean`` in the modelled mean."""
+        return np.ones_like(mean)
+
     def imputed(self, fit: Fit) -> FloatArray:
         """Return the imputed targets themselves."""
         assert fit.imputed is not None
@@ -57,6 +61,9 @@ class Log(Identity):
 
     def mean(self, mean: FloatArray, dispersion: float) -> FloatArray:
         return np.asarray(np.exp(mean + 0.5 * dispersion))
+
+    def mean_derivative(self, mean: FloatArray, dispersion: float) -> FloatArray:
+        return self.mean(mean, dispersion)
 
     def imputed(self, fit: Fit) -> FloatArray:
         if fit.imputed is None or isinstance(fit.imputed, np.ndarray):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 
 import numpy as np
 from scipy.special import chdtrc
@@ -36,6 +37,15 @@ from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.specification import Specification, Test, specify, testable
 from unbin.release import Release
 from unbin.release.units import out_of_units
+
+
+class Errors(Enum):
+    """What standard errors are of; the value is what the user reads."""
+
+    CR3 = "sandwich by block (CR3)"
+    CR1 = "sandwich by block (CR1)"
+    MODEL = "model-based"
+    SCALED = "model-based, times Q/df"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +99,9 @@ class LikelihoodFit:
     known : (p, p) or None
         The information of these people.
     df_residual : float
-        Degrees of freedom of intervals; infinite where the covariance is the model's.
+        Degrees of freedom of intervals; infinite for several tables.
+    errors : Errors
+        What the covariance is.
     specification : Specification or None
         Tests of the specification; None where there is nothing to test.
     context : Test or None
@@ -130,6 +142,7 @@ class LikelihoodFit:
     share: FloatArray | None = None
     known: FloatArray | None = None
     df_residual: float = float("inf")
+    errors: Errors = Errors.MODEL
     specification: Specification | None = None
     context: Test | None = None
     location: LocationFit | None = None
@@ -295,7 +308,7 @@ def infer(
     if result.status in (Status.CONVERGED, Status.EXACT) and testable(problem):
         found = specify(problem, free, information, penalty, n_features=n_features, exact=exact)
         scores = found.scores
-    cov, df_residual = covariance(
+    cov, df_residual, errors = covariance(
         information,
         penalty,
         scores,
@@ -332,6 +345,7 @@ def infer(
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
         df_residual=df_residual,
+        errors=errors,
         specification=found,
         location=None if found is None else location_fit(problem, free, found),
     )
@@ -364,6 +378,7 @@ def at_location(
         covariance=cov,
         model_covariance=jacobian @ found.model @ jacobian.T,
         location=LocationFit(theta, cov),
+        errors=Errors.CR3,
         status=fit.status if converged else Status.NOT_CONVERGED,
         levels=True,
         robust=robust,
@@ -381,8 +396,8 @@ def covariance(
     meat: FloatArray | None = None,
     leveraged: bool = False,
     support: FloatArray | None = None,
-) -> tuple[FloatArray, float]:
-    """Return the covariance of the free parameters, and the degrees of freedom of intervals.
+) -> tuple[FloatArray, float, Errors]:
+    """Return the covariance of the free parameters, the degrees of freedom of intervals, its kind.
 
     With bread = (J + n·alpha·R)⁻¹: the sandwich bread Σ g_b g_bᵀ bread, times (B - 1)/B for scores
     with leverage (CR3) and B/(B - p) for others, where there are twice as many blocks as
@@ -414,7 +429,8 @@ def covariance(
     n_blocks = int((np.abs(block_scores).sum(axis=1) > 0).sum())
     df = float(max(n_blocks - n_slopes, 1))
     if not n_blocks or p > MOST_LEVERAGE * n_blocks:
-        return np.asarray(bread @ by_model @ bread * max(1.0, ratio)), df
+        kind = Errors.SCALED if ratio > 1 else Errors.MODEL
+        return np.asarray(bread @ by_model @ bread * max(1.0, ratio)), df, kind
     centred = block_scores - block_scores.sum(axis=0) / len(block_scores)
     meat = centred.T @ centred
     meat *= (n_blocks - 1) / n_blocks if leveraged else n_blocks / (n_blocks - p)
@@ -422,7 +438,8 @@ def covariance(
     least = 1.0 if support is None else np.where(support < _SUPPORTED, 1.0, _LEAST_ERROR**2)
     short = np.sqrt(np.maximum(least * model / np.maximum(np.diag(robust), 1e-300), 1.0))
     short = np.where(np.diag(robust) > 0, short, 1.0)
-    return np.asarray(robust * np.outer(short, short)), df
+    kind = Errors.CR3 if leveraged else Errors.CR1
+    return np.asarray(robust * np.outer(short, short)), df, kind
 
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:

@@ -30,11 +30,13 @@ from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _OF_THE_MACHINE = ("n_jobs", "engine", "client", "device", "dtype", "checkpoint")
 """Parameters that say where a model is fitted, which does not change what it is."""
+_PERSONAL = ("imputed", "people")
+"""Of a fit: values and rows of persons, which are not written."""
 _KEYS = {
     "format", "format_version", "created", "versions", "inputs", "parameters", "features",
     "n_features", "several", "holds_release", "has_offset", "fits", "encoding",
@@ -141,7 +143,7 @@ def model_text(
         "several": model._several,
         "holds_release": model._holds_release,
         "has_offset": model._has_offset,
-        "fits": [encode(_to_keep(fit, public), leave_out=("imputed",)) for fit in model._fits],
+        "fits": [encode(_to_keep(fit, public), leave_out=_PERSONAL) for fit in model._fits],
         "encoding": None if encoding is None else encoding.to_json(),
     }
     lines = (
@@ -205,7 +207,7 @@ def _restore(data: dict[str, Any]) -> SavedModel:
         odd = ", ".join(sorted(set(data) ^ _KEYS))
         raise ModelFileError(f"fields: must be those of a model, got a difference in {odd}")
     fits = [
-        decode(Fit, item, f"fits[{k}]", given={"imputed": None})
+        decode(Fit, item, f"fits[{k}]", given=dict.fromkeys(_PERSONAL))
         for k, item in enumerate(_some_fits(data["fits"]))
     ]
     d = decode(int, data["n_features"], "n_features")
@@ -271,9 +273,18 @@ def _check_fit(fit: Fit, d: int) -> None:
         if not all((np.diff(values) >= 0).all() for values in inner):
             raise ModelFileError("bins: thresholds and edges must increase; save the model again")
     size = 1 + d + _check_context(fit, d)
-    if fit.covariance is not None:
-        _require_shape(fit.covariance, (size, size), "covariance")
-        _require_positive(np.diag(fit.covariance), "variances")
+    thresholds = 0 if fit.bins is None else len(fit.bins.thresholds)
+    sizes = {"covariance": size, "threshold_covariance": size + thresholds}
+    found = {name: getattr(fit, name) for name in sizes}
+    if fit.shrunk is not None:
+        sizes["shrunk.covariance"] = size + thresholds
+        found["shrunk.covariance"] = fit.shrunk.covariance
+    for name, matrix in found.items():
+        if matrix is not None:
+            _require_shape(matrix, (sizes[name], sizes[name]), name)
+            _require_positive(np.diag(matrix), f"variances in {name}")
+    if (fit.threshold_covariance is None) != (fit.bins is None or fit.covariance is None):
+        raise ModelFileError("threshold_covariance: must go with an ordinal family, and no other")
     _require_shape(fit.path, (fit.path.size,), "path")
     _check_diagnostics(fit, d)
     if fit.selection is not None:

@@ -99,7 +99,7 @@ REFUSED = {
     "two-labels": (
         "area,age,size,people\na,0-4,1-2,2\na,5+,3+,5\nb,0-4,3+,4\nb,5+,1-2,9\n",
         "one column must hold the bins, got 'age', 'size'",
-        {"label": "age"},
+        {"label": "size"},
     ),
     "two-ids": (
         "ward,stop,age,people\na,u,0-4,2\na,u,5+,5\nb,u,0-4,4\nb,v,5+,9\nc,v,0-4,1\nc,w,5+,8\n",
@@ -108,7 +108,13 @@ REFUSED = {
     ),
     "sexes": (
         "area,sex,age,people\na,f,0-4,1\na,f,5+,3\na,m,0-4,1\na,m,5+,3\nb,f,0-4,2\nc,f,0-4,2\n",
-        "blocks and bins must tell all rows apart, got columns 'area', 'sex'; choose with",
+        "one column must hold the block ids, got 'area', 'sex'; for a table of their cells, say",
+        {"block": ["area", "sex"]},
+    ),
+    "sexes-and-years": (
+        "area,sex,year,age,people\na,f,2021,0-4,1\na,f,2021,5+,3\na,m,2021,0-4,1\na,m,2021,5+,3\n"
+        "a,f,2022,0-4,1\na,f,2022,5+,3\na,m,2022,0-4,1\na,m,2022,5+,3\nb,f,2021,0-4,1\n",
+        "blocks and bins must tell all rows apart, got columns .*; choose with",
         {"block": "area", "where": {"sex": "f"}},
     ),
     "no-labels": (

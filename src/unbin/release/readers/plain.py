@@ -55,7 +55,7 @@ def recognises(sheet: Sheet) -> bool:
 
 def read(sheet: Sheet, options: Options) -> Release:
     """Read a table whose columns are told by what is in them."""
-    table = choose_rows(sheet.table(), options.where)
+    table = _crossed(choose_rows(sheet.table(), options.where), options)
     problem = amounts_error(table) or decimal_comma_error(table)
     if problem is not None:
         raise problem
@@ -64,6 +64,13 @@ def read(sheet: Sheet, options: Options) -> Release:
         raise explain(sheet)
     readers = {"long": _long, "wide": _wide, "quantiles": _quantiles, "means": _means}
     return readers[kind](table, options)
+
+
+def _crossed(table: Table, options: Options) -> Table:
+    """Leave out columns whose cells are the blocks together: age group and sex."""
+    block = options.block or ""
+    parts = [name for name in table.header if name in block.split(", ") and name != block]
+    return table.without(parts) if block in table.header else table
 
 
 def explain(sheet: Sheet) -> ReadError:
@@ -141,7 +148,7 @@ def _block(
         return table, choose_id(table, found)
     others = [name for name in _splitting(table) if name not in taken]
     if others:
-        raise _several(table, others)
+        raise _several(table, others, labels)
     rows = labels if labels is not None else table.rows
     if len(set(rows)) < len(rows) or (labels is None and len(rows) > 1):
         rest = [name for name in table.header if name and name not in taken]
@@ -163,9 +170,16 @@ def _splitting(table: Table) -> list[str]:
     return sorted((name for name in size if size[name] > 1), key=lambda name: -size[name])
 
 
-def _several(table: Table, others: list[str]) -> ReadError:
+def _several(table: Table, others: list[str], labels: Sequence[str] | None) -> ReadError:
     """Return the error about rows that blocks and bins do not tell apart."""
     words = [name for name in others if not is_time(table, name)]
+    cells = list(zip(*map(table.column, words), *([] if labels is None else [labels]), strict=True))
+    if words == others and len(set(cells)) == len(cells):
+        return table.error(
+            f"one column must hold the block ids, got {listed(others)}; for a table of their "
+            "cells, say",
+            offers={"block": others},
+        )
     rest = [name for name in others if name not in words[:1]]
     offers: dict[str, Any] = {"block": words[0]} if words else {}
     if rest:
@@ -202,7 +216,7 @@ def _label(table: Table, options: Options) -> str:
     found = label_columns(table)
     if len(found) > 1:
         raise table.error(
-            f"one column must hold the bins, got {listed(found)}; say", offers={"label": found[0]}
+            f"one column must hold the bins, got {listed(found)}; say", offers={"label": found[-1]}
         )
     return found[0]
 

@@ -258,6 +258,12 @@ class Table:
             notes=(*self.notes, *notes),
         )
 
+    def without(self, names: Sequence[str]) -> Table:
+        """Return the table without some of its columns."""
+        kept = [k for k, name in enumerate(self.header) if name not in names]
+        cells = [[record[k] for k in kept] for record in self.cells]
+        return replace(self, header=[self.header[k] for k in kept], cells=cells)
+
     def with_column(self, name: str, cells: Sequence[str]) -> Table:
         """Return the table with a column of this name, a new one or in place of the old."""
         if name in self.header:
