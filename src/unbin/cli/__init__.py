@@ -14,6 +14,7 @@ from unbin.cli.check import check
 from unbin.cli.console import reported
 from unbin.cli.fit import fit
 from unbin.cli.predict import predict
+from unbin.cli.read import read
 
 app = typer.Typer(
     name="unbin",
@@ -32,7 +33,7 @@ def root() -> None:
     """
 
 
-for _command in (check, fit, predict, aggregate, audit):
+for _command in (read, check, fit, predict, aggregate, audit):
     app.command()(_command)
 
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from importlib.util import find_spec
 from textwrap import wrap
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from unbin._typing import FloatArray
-from unbin.exceptions import ParameterError
 
 _LATEX = str.maketrans(
     {
@@ -205,17 +202,6 @@ class Summary:
         if len(cells) % 2:
             cells.append("")
         return [f"{a}    {b}".rstrip() for a, b in zip(cells[::2], cells[1::2], strict=True)]
-
-
-def to_frame(columns: dict[str, Any], backend: str | None = None) -> Any:
-    """Return columns as a pandas or polars frame, whichever is installed (pandas first)."""
-    if backend is None:
-        backend = next((name for name in ("pandas", "polars") if find_spec(name)), None)
-    if backend not in ("pandas", "polars") or find_spec(backend) is None:
-        raise ParameterError(
-            f"backend: needs 'pandas' or 'polars' installed, got {backend!r}; install one of them"
-        )
-    return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
 
 
 def _number(value: float) -> str:

@@ -285,7 +285,7 @@ def _doubled(table: Table, key: tuple[str, float, float], first: int, row: int) 
         return table.error(f"{what}; keep one of them", row=row)
     value = table.cells[table.rows.index(first)][table.header.index(columns[0])]
     offers = {"where": {columns[0]: value}}
-    return table.error(f"{what}; choose rows with", row=row, offers=offers)
+    return table.error(f"{what}; choose rows, say", row=row, offers=offers)
 
 
 def _bounded(table: Table, bins: Bins) -> list[Cell]:

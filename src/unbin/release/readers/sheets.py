@@ -41,9 +41,7 @@ def read_error(
     place = file if row is None else f"{file}, row {row}"
     if column is not None:
         place += f", column {shown(column)}"
-    if offers:
-        what += " " + ", ".join(f"{name}={value!r}" for name, value in offers.items())
-    return ReadError(f"{place}: {what}", dict(offers or {}))
+    return ReadError(f"{place}: {what}", offers)
 
 
 def texts_of(wanted: Any) -> set[str]:

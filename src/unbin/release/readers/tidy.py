@@ -1,7 +1,8 @@
 """Tidy files: one row per statistic, the kind recognised from the columns.
 
 - histogram: ``block, lower, upper, count`` (an empty or infinite edge is open; ``count_low`` and
-  ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``);
+  ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``; ``closed`` says which
+  edges belong to a bin, if it is not the upper one);
 - histogram in words: ``block, label, count``;
 - quantiles: ``block, quantile, value, n`` (or ``rank``);
 - means: ``block, mean, n`` (or ``total``);
@@ -31,11 +32,12 @@ from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
 from unbin.release.release import Release
+from unbin.release.tables import CLOSED
 
 _LABELS = ("label", "bin")
 _ROLES = {
     "lower", "upper", "count", "count_low", "count_high", "percent", "quantile", "rank", "value",
-    "mean", "total", "n", *_LABELS,
+    "mean", "total", "n", "closed", *_LABELS,
 }  # fmt: skip
 _EVERYBODY = "all"
 
@@ -124,7 +126,7 @@ def _histogram(table: Table, options: Options) -> Release:
     lower_name, upper_name = (table.require(name, role=name) for name in ("lower", "upper"))
     lower = table.parse(lower_name, lambda text: parse_edge(text, side=-1))
     upper = table.parse(upper_name, lambda text: parse_edge(text, side=1))
-    closed = options.closed or "right"
+    closed = options.closed or _closed(table)
     percent = table.find("percent") if options.count is None else None
     if percent and not table.find("count"):
         columns: dict[str, Any] = {"block": ids, "lower": lower, "upper": upper}
@@ -143,6 +145,19 @@ def _histogram(table: Table, options: Options) -> Release:
     rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
     source = _source("histogram", block, *rounded)
     return build_histogram(table, bins, source=source, totals=options.totals)
+
+
+def _closed(table: Table) -> str:
+    """Return which edges belong to a bin: column ``closed`` says it, else the upper one."""
+    name = table.find("closed")
+    sides = dict.fromkeys(table.column(name)) if name else {"right": None}
+    if len(sides) > 1 or not sides.keys() <= set(CLOSED):
+        raise table.error(
+            f"must be one of {', '.join(map(repr, CLOSED))} for the whole table, got "
+            f"{listed(list(sides))}; correct it",
+            column=name,
+        )
+    return next(iter(sides))
 
 
 def _cells(table: Table, options: Options, scheme: Scheme) -> list[Cell]:
