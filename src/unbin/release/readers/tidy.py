@@ -33,6 +33,7 @@ from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
 from unbin.release.release import Release
 from unbin.release.tables import CLOSED
+from unbin.release.words import plural
 
 _LABELS = ("label", "bin")
 _ROLES = {
@@ -84,7 +85,17 @@ def read(sheet: Sheet, options: Options) -> Release:
         "values": _values,
         "means": _means,
     }[kind]
-    return reader(table, options)
+    return reader(_note_unread(table, options), options)
+
+
+def _note_unread(table: Table, options: Options) -> Table:
+    """Say which columns have no role."""
+    read = {options.count, options.label, *(options.where or {}), _block(table, options)}
+    taken = {*_ROLES, *(str(name).casefold() for name in read if name)}
+    unread = [name for name in table.header if name.casefold() not in taken]
+    if not unread:
+        return table
+    return table.noting(f"{plural(len(unread), 'column')} not read: {listed(unread)}")
 
 
 def _block(table: Table, options: Options) -> str | None:
@@ -143,7 +154,7 @@ def _histogram(table: Table, options: Options) -> Release:
         table.rows, ids, lower, upper, _cells(table, options, scheme), closed, _n(table, ids)
     )
     rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
-    source = _source("histogram", block, *rounded)
+    source = _source("histogram", block, *_people_words(table), *rounded)
     return build_histogram(table, bins, source=source, totals=options.totals)
 
 
@@ -227,6 +238,7 @@ def _quantiles(table: Table, options: Options) -> Release:
     keywords: dict[str, Any] = {"rank": "rank"} if role == "rank" else {}
     keywords |= _people(table, columns)
     source = _source("quantiles" if role == "quantile" else "order statistics", block)
+    source = ", ".join([source, *_people_words(table)])
     refuse_mixtures(table, _taken(table, block), columns["block"], columns[role])
     return build_statistics(
         table, "from_quantiles", columns, source=source, totals=options.totals, **keywords
@@ -253,10 +265,16 @@ def _means(table: Table, options: Options) -> Release:
         table.require("n", role="n")
     keywords: dict[str, Any] = {"total": "total"} if role == "total" else {}
     keywords |= _people(table, columns)
-    source = _source(f"{role}s", block)
+    source = _source(f"{role}s", block, *_people_words(table))
     return build_statistics(
         table, "from_means", columns, source=source, totals=options.totals, **keywords
     )
+
+
+def _people_words(table: Table) -> list[str]:
+    """Return "people 'n'" if a column has them."""
+    name = table.find("n")
+    return [f"people {shown(name)}"] if name else []
 
 
 def _people(table: Table, columns: dict[str, Any]) -> dict[str, str]:
