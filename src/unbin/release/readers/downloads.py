@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import io
 import os
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +30,11 @@ from unbin.release.readers.workbooks import workbook_records
 from unbin.release.words import plural
 
 MAX_FILES = 1000
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, UnicodeDecodeError, NotImplementedError,
+    RuntimeError, EOFError, OSError,
+)  # fmt: skip
+"""What an archive that is no archive makes zipfile raise."""
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".gz", ".parquet", ".json", ".xlsx", ".xls", ".ods")
 
 
@@ -126,7 +133,7 @@ def _archive(data: bytes, file: str, how: _How) -> Iterator[Sheet]:
                     raise read_error(file, f"must hold files, got an archive in it, {shown(name)}")
                 if inner.strip():
                     yield from _unpacked(inner, f"{file}, {shown(name)}", how, name)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise read_error(
             file, f"must be a whole archive, got damaged data ({error}); download it again"
         ) from None
