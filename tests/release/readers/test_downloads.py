@@ -8,10 +8,10 @@ import pytest
 
 from tests.helpers.paths import FIXTURES
 from tests.helpers.releases import assert_equal
-from tests.helpers.workbooks import ods, xlsx, zipped
 from unbin import read_release
 from unbin.exceptions import ReadError
 from unbin.release.readers import downloads, read_releases
+from workbooks import ods, xlsx, zipped
 
 TEXT = (FIXTURES / "tidy_histogram.csv").read_bytes()
 ROWS = [

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from unbin._checks import check_path
+from unbin.exceptions import ReleaseError
 from unbin.release.readers.files import (
     MAX_BYTES,
     OLE,
@@ -31,8 +32,8 @@ from unbin.release.words import plural
 
 MAX_FILES = 1000
 _DAMAGE = (
-    zipfile.BadZipFile, zlib.error, struct.error, UnicodeDecodeError, NotImplementedError,
-    RuntimeError, EOFError, OSError,
+    zipfile.BadZipFile, zlib.error, struct.error, ValueError, NotImplementedError, RuntimeError,
+    EOFError, OSError,
 )  # fmt: skip
 """What an archive that is no archive makes zipfile raise."""
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".gz", ".parquet", ".json", ".xlsx", ".xls", ".ods")
@@ -133,6 +134,8 @@ def _archive(data: bytes, file: str, how: _How) -> Iterator[Sheet]:
                     raise read_error(file, f"must hold files, got an archive in it, {shown(name)}")
                 if inner.strip():
                     yield from _unpacked(inner, f"{file}, {shown(name)}", how, name)
+    except ReleaseError:
+        raise
     except _DAMAGE as error:
         raise read_error(
             file, f"must be a whole archive, got damaged data ({error}); download it again"
