@@ -265,16 +265,18 @@ def _note_gaps(table: Table, bins: Bins) -> Table:
         size = Counter(bins.block)
         short = {block for block, n in size.items() if n < len(ends)}
     if short:
-        names = [block for block in dict.fromkeys(bins.block) if block in short]
+        shown_first = [block for block in dict.fromkeys(bins.block) if block in short]
         table = table.noting(
             f"{plural(len(short), 'block')} without some of the {len(ends):,} bins, taken to be "
-            f"empty there: {listed(names)}"
+            f"empty there: {listed(shown_first)}"
         )
     names, code = np.unique(np.array(bins.block), return_inverse=True)
     lower, upper = np.array(bins.lower), np.array(bins.upper)
     order = np.lexsort((upper, lower, code))
     block, low, high = code[order], lower[order], upper[order]
-    apart = low[1:] - high[:-1] > (bins.closed == "both")
+    single = low == high
+    whole = single[1:] | single[:-1] | (bins.closed == "both")  # 0 and 1 are neighbours
+    apart = low[1:] - high[:-1] > whole
     gaps = np.isin(np.arange(len(names)), block[1:][apart & (block[1:] == block[:-1])])
     is_open = [np.bincount(code, np.isinf(edges), len(names)) > 0 for edges in (lower, upper)]
     said = {
