@@ -90,7 +90,9 @@ def read(sheet: Sheet, options: Options) -> Release:
 
 def _note_unread(table: Table, options: Options) -> Table:
     """Say which columns have no role."""
-    read = {options.count, options.label, *(options.where or {}), _block(table, options)}
+    block = _block(table, options)
+    crossed = block.split(", ") if block else []  # several columns, whose cells are the blocks
+    read = {options.count, options.label, *(options.where or {}), block, *crossed}
     taken = {*_ROLES, *(str(name).casefold() for name in read if name)}
     unread = [name for name in table.header if name.casefold() not in taken]
     if not unread:
