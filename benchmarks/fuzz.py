@@ -40,7 +40,9 @@ from unbin.exceptions import UnbinError
 from unbin.fitting import checkpoint
 from unbin.people.encoding import Encoding
 from unbin.release.readers import DIALECTS
+from unbin.release.spelling import tidy_columns
 from unbin.results.persistence import model_text, read_model
+from workbooks import ods, xlsx, zipped
 
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures"
 CHUNK = 5_000
@@ -60,6 +62,8 @@ OPTIONS: dict[str, list[Any]] = {
     "where": [None, None, {"currency": "EUR"}, {"block": ["05001"]}, {"O_GROUP": "detailed"}],
     "totals": ["drop", "keep"],
     "moe": [False, True],
+    "sheet": [None, None, "Data", "a.csv", "nowhere"],
+    "skip": [None, None, 0, 1, 3],
 }
 Attempt = Callable[[Path, bytes, random.Random], str]
 
@@ -79,18 +83,25 @@ class Target:
 
 @cache
 def tables() -> list[bytes]:
-    """Return the fixtures, shortened, and one as Parquet."""
+    """Return the fixtures, shortened, and some of them as Parquet, JSON, archives and workbooks."""
     found = [path.read_bytes()[:6000] for path in sorted(FIXTURES.iterdir())]
     found += [b"\n".join(data.split(b"\n")[:5]) + b"\n" for data in found]
     stream = io.BytesIO()
     pd.DataFrame({"block": ["a", "a"], "value": [1.0, 2.0]}).to_parquet(stream)
-    return [*found, stream.getvalue()]
+    rows = [["a title"], ["block", "lower", "upper", "count"], ["a", 0, 10, 3], ["a", 10, None, 4]]
+    other = [*found, stream.getvalue()]
+    other.append(json.dumps([rows[1], ["a", "0", "10", "3"], ["a", "10", None, 4]]).encode())
+    other += [make({"Data": rows, "About": [["a"], ["b c"]]}) for make in (xlsx, ods)]
+    some = {f"{k}.csv": data for k, data in zip("abc", found, strict=False)}
+    return [*other, zipped(some), zipped({"a.csv": found[-1], "readme.txt": b"see the web"})]
 
 
 def read_table(path: Path, data: bytes, rng: random.Random) -> str:
     path.write_bytes(data)
     options = {name: rng.choice(values) for name, values in OPTIONS.items() if rng.random() < 0.25}
-    repr(unbin.read_release(path, **options, max_bytes=10**7))
+    release = unbin.read_release(path, **options, max_bytes=10**7)
+    repr(release)
+    tidy_columns(release)
     return "read"
 
 
@@ -222,7 +233,18 @@ TARGETS = {
     "readers": Target(
         tables,
         OF_TABLES,
-        ("t.csv", "t.tsv", "t.txt", "t.csv.gz", "t.parquet", "13zpallagi.csv", "16incyallagi.csv"),
+        (
+            "t.csv",
+            "t.tsv",
+            "t.txt",
+            "t.csv.gz",
+            "t.parquet",
+            "t.xlsx",
+            "t.zip",
+            "t.json",
+            "13zpallagi.csv",
+            "16incyallagi.csv",
+        ),
         read_table,
     ),
     "models": Target(models, OF_JSON, ("model.json",), load_model),

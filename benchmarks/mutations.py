@@ -5,11 +5,15 @@ from __future__ import annotations
 
 import copy
 import gzip
+import io
 import json
 import math
 import random
+import zipfile
 from collections.abc import Callable
 from typing import Any
+
+from workbooks import zipped
 
 CELLS = [
     b"", b" ", b"*", b"#", b"-", b"N", b"(X)", b":", b": c", b"Suppressed", b"-999999", b"nan",
@@ -93,6 +97,20 @@ def pack(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
     return packed if rng.random() < 0.5 else flip(packed, rng, pool)
 
 
+def member(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
+    """Damage a file in an archive or a workbook under checksums that are right; or make one."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            files = {each.filename: archive.read(each) for each in archive.infolist()}
+    except Exception:
+        files = {"a.csv": data, "b.csv": rng.choice(pool)}
+    name = rng.choice(list(files) or ["a.csv"])
+    files[name] = rng.choice([flip, cut, remove, repeat, insert])(
+        files.get(name) or b"0", rng, pool
+    )
+    return zipped(files)
+
+
 def recode(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
     text = data.decode("latin-1")
     return text.encode(rng.choice(["utf-16", "utf-16-le", "utf-8-sig", "utf-32"]))
@@ -145,6 +163,7 @@ def doubled(data: bytes, rng: random.Random, pool: list[bytes]) -> bytes:
 
 OF_TABLES: list[Mutation] = [
     flip, cut, remove, repeat, insert, insert, cell, cell, cell, cell, lines, lines, join, pack, recode,
+    member, member,
 ]  # fmt: skip
 OF_JSON: list[Mutation] = [
     value, value, value, value, value, value, flip, flip, cut, remove, repeat, insert, join, doubled, recode,

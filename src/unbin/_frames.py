@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from scipy.sparse import issparse
 
 from unbin._checks import LARGEST
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
-from unbin.exceptions import BlockError, DomainError, ReleaseError, UnbinError
+from unbin.exceptions import BlockError, DomainError, ParameterError, ReleaseError, UnbinError
 
 LONGEST_ID = 1000
 """Characters of a block id."""
@@ -410,3 +411,17 @@ def _all_numbers(series: Any) -> bool:
 def is_wide(X: Any) -> bool:
     """Tell whether X is a matrix of tabmat."""
     return type(X).__module__.split(".")[0] == "tabmat"
+
+
+# -- frames handed out -----------------------------------------------------------------------------
+
+
+def to_frame(columns: dict[str, Any], backend: str | None = None) -> Any:
+    """Return columns as a pandas or polars frame, whichever is installed (pandas first)."""
+    if backend is None:
+        backend = next((name for name in ("pandas", "polars") if find_spec(name)), None)
+    if backend not in ("pandas", "polars") or find_spec(backend) is None:
+        raise ParameterError(
+            f"backend: needs 'pandas' or 'polars' installed, got {backend!r}; install one of them"
+        )
+    return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]

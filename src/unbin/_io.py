@@ -19,11 +19,11 @@ from unbin.exceptions import OutputError
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
+def write_texts(texts: Mapping[Path, str | bytes], *, errors: str = "strict") -> None:
     """Write files so that an interruption leaves the old ones, or none, but no part of any.
 
     All are written under other names first; only then do they take their places. ``errors`` says
-    what happens to characters that UTF-8 does not have, as for ``open``.
+    what happens to characters of a text that UTF-8 does not have, as for ``open``.
     """
     for path in texts:
         if not path.name:
@@ -33,8 +33,9 @@ def write_texts(texts: Mapping[Path, str], *, errors: str = "strict") -> None:
         for path, text in texts.items():
             draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
             drafts[path] = draft
-            with draft.open("x", encoding="utf-8", errors=errors, newline="") as stream:
-                stream.write(text)
+            data = text if isinstance(text, bytes) else text.encode("utf-8", errors)
+            with draft.open("xb") as stream:
+                stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
         for path, draft in drafts.items():

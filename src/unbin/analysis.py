@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_choice
-from unbin._frames import as_floats, column_names, take_rows
+from unbin._frames import as_floats, column_names, take_rows, to_frame
 from unbin._typing import BoolArray, FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
-from unbin.fitting.summary import to_frame
 from unbin.people.columns import gaps, read_column
 from unbin.people.encoding import Encoding
 from unbin.people.formulas import Formula, parse_formula

@@ -24,7 +24,7 @@ from unbin._checks import (
     path_or_none,
     value_or_auto,
 )
-from unbin._frames import as_dense, as_floats, is_wide, refuse_masked
+from unbin._frames import as_dense, as_floats, is_wide, refuse_masked, to_frame
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
@@ -54,7 +54,7 @@ from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.naming import with_names
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, score_target
-from unbin.fitting.summary import Coefficients, Summary, to_frame
+from unbin.fitting.summary import Coefficients, Summary
 from unbin.fitting.tabulate import (
     check_ratios,
     covariance_of,

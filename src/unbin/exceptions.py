@@ -38,6 +38,7 @@ Messages read "where: what, got what; what to do".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -70,16 +71,19 @@ class ReadError(ReleaseError):
 
     Attributes
     ----------
+    text : str
+        The message without the options that end it.
     offers : dict
         Options of ``read_release`` that would help, with names and values from the file.
     """
 
-    def __init__(self, message: str, offers: dict[str, Any] | None = None) -> None:
-        super().__init__(message)
-        self.offers = offers or {}
+    def __init__(self, text: str, offers: Mapping[str, Any] | None = None) -> None:
+        self.text, self.offers = text, dict(offers or {})
+        spelled = ", ".join(f"{name}={value!r}" for name, value in self.offers.items())
+        super().__init__(f"{text} {spelled}" if spelled else text)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (str(self), self.offers)
+        return type(self), (self.text, self.offers)
 
 
 class AlignmentError(UnbinError, ValueError):

@@ -9,10 +9,11 @@ import pytest
 
 import unbin
 from tests.helpers.cases import make_case, names_of
+from unbin._frames import to_frame
 from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
-from unbin.fitting.summary import Coefficients, Summary, to_frame
+from unbin.fitting.summary import Coefficients, Summary
 
 TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
 SUMMARY = Summary(

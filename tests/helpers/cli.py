@@ -3,8 +3,8 @@
 from typer.testing import CliRunner
 
 import unbin
+from unbin._frames import to_frame
 from unbin.cli import app
-from unbin.fitting.summary import to_frame
 
 FORMULA = "age + C(sex) + log(los)"
 

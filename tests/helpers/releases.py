@@ -51,3 +51,26 @@ def assert_fills_bins(z, blocks, release, slack=0.0):
         inside, count = np.sort(z[blocks == name]), table.count[rows]
         assert (inside >= np.repeat(table.lower[rows], count) - slack).all()
         assert (inside <= np.repeat(table.upper[rows], count) + slack).all()
+
+
+def same_release(one, other):
+    """Tell whether two releases say the same, whatever they were read from."""
+    return one.noise_sd == other.noise_sd and all(
+        (a is None) == (b is None)
+        and (a is None or np.array_equal(a, b, equal_nan=np.asarray(a).dtype.kind == "f"))
+        for a, b in zip(_said(one), _said(other), strict=True)
+    )
+
+
+def assert_equal(one, other):
+    """See that two releases say the same."""
+    assert same_release(one, other), f"{_said(one)}\n{_said(other)}"
+
+
+def _said(release):
+    histogram, order = release.histogram, release.order_statistics
+    closed = histogram.closed if len(histogram.count) else ""
+    return (
+        release.blocks, release.n, histogram.start, histogram.lower, histogram.upper, closed,
+        *histogram.interval(), order.start, order.rank, order.quantile, order.value, release.means,
+    )  # fmt: skip

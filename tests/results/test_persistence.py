@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unbin
+from unbin._frames import to_frame
 from unbin._io import csv_text, write_texts
 from unbin.exceptions import AggregatedTargetError, ModelFileError, OutputError, ParameterError
 from unbin.families import FAMILIES
@@ -91,7 +92,7 @@ def test_several_targets_and_the_oracle(tmp_path):
 def test_names_encoding_and_inputs_are_kept(tmp_path):
     people = {"age": X[:, 0], "odd [bold]": X[:, 1]}
     encoding, features = Encoding.build("age + `odd [bold]`", people)
-    frame = unbin.fitting.summary.to_frame(dict(zip(encoding.names, features.T, strict=True)))
+    frame = to_frame(dict(zip(encoding.names, features.T, strict=True)))
     target = unbin.aggregate(TARGETS["gaussian"], BLOCKS, bins=4).align(BLOCKS)
     model = unbin.AggregatedGLM(random_state=np.random.RandomState(0)).fit(frame, target)
     unbin.save(model, tmp_path / "m.json", encoding=encoding, inputs={"a.csv": "00ff"})

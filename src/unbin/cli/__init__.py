@@ -15,6 +15,7 @@ from unbin.cli.check import check
 from unbin.cli.console import reported, say
 from unbin.cli.fit import fit
 from unbin.cli.predict import predict
+from unbin.cli.read import read
 
 app = typer.Typer(
     name="unbin",
@@ -43,7 +44,7 @@ def root(
     """
 
 
-for _command in (check, fit, predict, aggregate, audit):
+for _command in (read, check, fit, predict, aggregate, audit):
     app.command()(_command)
 
 

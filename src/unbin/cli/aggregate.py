@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unbin.cli import options, standing
-from unbin.cli.console import reported, say
+from unbin.cli.console import reported, say, warn_escaped
 from unbin.cli.records import check_output, write
 
 if TYPE_CHECKING:
@@ -76,14 +76,15 @@ def _publish(
 
     ids = None if block is None else options.block_ids(rows, block)
     release = publish(rows.column(target), ids, _bins(bins), weights=people)
-    _warn_escaped(release.blocks)
+    warn_escaped(release.blocks)
     return release
 
 
 def _csv(release: Release) -> str:
     from unbin._io import csv_text
+    from unbin.release.spelling import tidy_columns
 
-    return csv_text(_open_ends(release.to_columns()["histogram"]))
+    return csv_text(tidy_columns(release))
 
 
 def _files(blocks: list[str], output: Path | None) -> list[str]:
@@ -115,23 +116,3 @@ def _bins(text: str) -> int | list[float]:
             f"--bins: must be a number of bins or edges between commas, got {text!r}; write for "
             "example 10, or -inf,0,10,inf"
         ) from None
-
-
-def _open_ends(columns: dict[str, Any]) -> dict[str, Any]:
-    """Return a tidy table whose open ends are empty cells."""
-    import numpy as np
-
-    ends = {k: np.where(np.isinf(columns[k]), np.nan, columns[k]) for k in ("lower", "upper")}
-    return columns | ends
-
-
-def _warn_escaped(blocks: Any) -> None:
-    from unbin._io import safe_cell
-
-    changed = [str(block) for block in blocks if safe_cell(str(block)) != str(block)]
-    if changed:
-        say(
-            f"Warning: {len(changed)} block ids look like spreadsheet formulas and were written "
-            f"with an apostrophe in front, for example {changed[0]!r}",
-            err=True,
-        )

@@ -110,10 +110,10 @@ def audit(
 
     Example: unbin audit cells.csv --target income --block county --weights people
     """
+    from unbin._frames import to_frame
     from unbin.disclosure import audit as measure
     from unbin.disclosure.inputs import EVERYBODY
     from unbin.disclosure.text import too_much, why_none
-    from unbin.fitting.summary import to_frame
     from unbin.people.encoding import Encoding
 
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]

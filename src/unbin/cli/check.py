@@ -8,6 +8,7 @@ import typer
 
 from unbin.cli import options, standing
 from unbin.cli.console import FAILED, reported, say
+from unbin.cli.reading import NOTHING, Reading, open_releases, with_reading
 
 if TYPE_CHECKING:
     from unbin.people.reading import People
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 
 @reported
+@with_reading()
 def check(
     people: options.PeopleArgument,
     release: options.ReleasesArgument,
@@ -24,11 +26,7 @@ def check(
     observed: standing.ObservedOption = None,
     disjoint: standing.DisjointOption = False,
     on_missing: options.OnMissingOption = "error",
-    dialect: options.DialectsOption = None,
-    release_block: options.ReleaseBlocksOption = None,
-    suppression: options.SuppressionsOption = None,
-    rounding: options.RoundingsOption = None,
-    closed: options.ClosedsOption = None,
+    reading: Reading = NOTHING,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
     """Check whether people and a table, or several tables, fit together.
@@ -52,14 +50,7 @@ def check(
     names = options.block_columns(blocks)
     who = standing.Standing(weights, weighting, observed, disjoint).check({"--block": names})
     rows = read_people(people, text=names, columns=[*names, *who.columns])
-    tables = options.open_releases(
-        release,
-        dialect=dialect,
-        release_block=release_block,
-        suppression=suppression,
-        rounding=rounding,
-        closed=closed,
-    )
+    tables = open_releases(release, reading)
     how = who.tie(rows) | {"on_missing": on_missing}
     found = [
         table.check(options.block_ids(rows, each), **how)

@@ -1,4 +1,4 @@
-"""What every command shares: plain text out, errors in one line, a sign of life."""
+"""What every command shares: plain text out, errors in one line or two, a sign of life."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import wraps
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 import typer
 
@@ -20,6 +20,19 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def say(text: str, *, err: bool = False) -> None:
     """Print text as it is; control characters, which could drive a terminal, are spelled out."""
     typer.echo(_CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text), err=err)
+
+
+def warn_escaped(blocks: Any) -> None:
+    """Say which block ids were written with an apostrophe in front."""
+    from unbin._io import safe_cell
+
+    changed = [str(block) for block in blocks if safe_cell(str(block)) != str(block)]
+    if changed:
+        say(
+            f"Warning: {len(changed)} block ids look like spreadsheet formulas and were written "
+            f"with an apostrophe in front, for example {changed[0]!r}",
+            err=True,
+        )
 
 
 def reported(command: Callable[P, None]) -> Callable[P, None]:
@@ -78,8 +91,11 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 def _explain(error: Exception) -> str:
-    from unbin.exceptions import UnbinError
+    from unbin.cli.reading import advice
+    from unbin.exceptions import ReadError, UnbinError
 
+    if isinstance(error, ReadError):
+        return advice(error)
     if isinstance(error, UnbinError):
         return str(error)
     return (

@@ -10,12 +10,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from unbin._frames import to_frame
 from unbin._io import make_folder
 from unbin._typing import FloatArray, TextArray
 from unbin.cli.records import check_output
 from unbin.datasets import simulate
 from unbin.estimator import AggregatedGLM
-from unbin.fitting.summary import to_frame
 from unbin.release.aggregation import aggregate
 from unbin.release.join import join
 from unbin.results.report import render_report, write_report

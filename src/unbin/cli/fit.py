@@ -12,6 +12,7 @@ import typer
 from unbin.cli import options, standing
 from unbin.cli.console import INTERRUPTED, progress, reported, say
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
+from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_reading
 from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ _MOST_NAMES = 6
 
 
 @reported
+@with_reading()
 def fit(
     people: options.PeopleArgument,
     release: options.ReleasesArgument,
@@ -102,11 +104,7 @@ def fit(
         Path | None,
         typer.Option(help="File for the coefficients so far; a fit that finds it resumes there."),
     ] = None,
-    dialect: options.DialectsOption = None,
-    release_block: options.ReleaseBlocksOption = None,
-    suppression: options.SuppressionsOption = None,
-    rounding: options.RoundingsOption = None,
-    closed: options.ClosedsOption = None,
+    reading: Reading = NOTHING,
     public: options.PublicOption = None,
     output: Annotated[
         Path | None,
@@ -165,20 +163,12 @@ def fit(
     )
     check_output(output)
     with progress("reading"):
-        tables = options.open_releases(
-            release,
-            dialect=dialect,
-            release_block=release_block,
-            suppression=suppression,
-            rounding=rounding,
-            closed=closed,
-            public=public,
-        )
+        tables = open_releases(release, reading, public=public)
         data = _read(people, formula, options.block_columns(blocks), who.columns)
         target = options.join_tables(
             tables, data.rows, blocks, who, scale=scale, on_missing=on_missing
         )
-    for line in standing.describe(target):
+    for line in [*describe(tables, release), *standing.describe(target)]:
         say(line, err=True)
     _fit(model, data, target)
     shown = _summary(model, data.encoding, level)
@@ -259,7 +249,7 @@ def _inputs(rows: People, releases: list[str]) -> dict[str, str]:
 
 def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget | JoinedTarget) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
-    from unbin.fitting.summary import to_frame
+    from unbin._frames import to_frame
 
     frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()

@@ -41,30 +41,6 @@ BlocksOption = Annotated[
         "each further table, in the order of the tables."
     ),
 ]
-# of several tables: given once it is about all of them, else about each in turn
-DialectsOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Layout of RELEASE: tidy, acs, cdc-wonder, cms, nhs or eurostat. Default: guessed."
-    ),
-]
-ReleaseBlocksOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column of RELEASE with the blocks; several, as in age_group,sex, for a table of "
-        "their cells. Default: guessed."
-    ),
-]
-SuppressionsOption = Annotated[
-    list[str] | None,
-    typer.Option(help="What hidden counts look like: cms, cdc-wonder, nhs, hhs, acs or none."),
-]
-RoundingsOption = Annotated[
-    list[str] | None, typer.Option(help="How counts were rounded, for example nearest-5.")
-]
-ClosedsOption = Annotated[
-    list[str] | None, typer.Option(help="Edges that belong to a bin: right, left or both.")
-]
 OnMissingOption = Annotated[
     str, typer.Option(help="Blocks without people or without a table: error, or drop.")
 ]
@@ -77,43 +53,6 @@ PublicOption = Annotated[
     ),
 ]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show where an error came from.")]
-
-
-def open_releases(
-    paths: list[str],
-    *,
-    dialect: list[str] | None,
-    release_block: list[str] | None,
-    suppression: list[str] | None,
-    rounding: list[str] | None,
-    closed: list[str] | None,
-    public: bool | None = None,
-) -> list[Release]:
-    """Read the published tables; an option given once is about all of them."""
-    from unbin.release.readers import read_release
-
-    given = {
-        "dialect": dialect,
-        "release-block": release_block,
-        "suppression": suppression,
-        "rounding": rounding,
-        "closed": closed,
-    }
-    settings = zip(
-        *(_for_each(name, values, len(paths)) for name, values in given.items()), strict=True
-    )
-    return [
-        read_release(
-            path,
-            dialect=layout,
-            block=_columns(column),
-            suppression=hidden,
-            rounding=rounded,
-            closed=edges,
-            public=public,
-        )
-        for path, (layout, column, hidden, rounded, edges) in zip(paths, settings, strict=True)
-    ]
 
 
 def block_columns(blocks: list[str]) -> list[str]:
@@ -184,19 +123,3 @@ def join_tables(
     if known is None:
         return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
     return join(*aligned, known, scale=scale and len(aligned) > 1)
-
-
-def _columns(text: str | None) -> str | list[str] | None:
-    return text if text is None or "," not in text else text.split(",")
-
-
-def _for_each(name: str, values: list[str] | None, n_tables: int) -> list[Any]:
-    from unbin.exceptions import ParameterError
-
-    found: list[str | None] = [*values] if values else [None]
-    if len(found) not in (1, n_tables):
-        raise ParameterError(
-            f"--{name}: must be given once, or once for each of the {n_tables} "
-            f"tables, got {len(found)}; add or remove some"
-        )
-    return found * n_tables if len(found) == 1 else found

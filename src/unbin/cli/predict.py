@@ -108,8 +108,7 @@ def _columns(saved: SavedModel) -> list[str]:
 
 def _features(saved: SavedModel, rows: People) -> Any:
     """Return the features as a frame with the names of the fit."""
-    from unbin._frames import as_floats
-    from unbin.fitting.summary import to_frame
+    from unbin._frames import as_floats, to_frame
     from unbin.people.reading import with_numbers
 
     texts = () if saved.encoding is None else saved.encoding.text_columns

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from unbin._frames import to_frame
 from unbin.disclosure.export import attack_columns, table_columns
 from unbin.disclosure.gains import Gain
 from unbin.disclosure.measures import Nearness
@@ -14,7 +15,6 @@ from unbin.disclosure.protections import LAPLACE
 from unbin.disclosure.rules import CellCheck
 from unbin.disclosure.text import as_json, as_text
 from unbin.disclosure.utility import Utility
-from unbin.fitting.summary import to_frame
 
 IN_TABLE, HELD_OUT = "in the table", "held out"
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin._frames import as_floats, column_names, refuse_huge
+from unbin._frames import as_floats, column_names, refuse_huge, to_frame
 from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -25,7 +25,6 @@ from unbin.exceptions import (
 )
 from unbin.families import Family
 from unbin.fitting.model import Fit, TableFit
-from unbin.fitting.summary import to_frame
 from unbin.people.encoding import Encoding
 from unbin.release import Release
 from unbin.release.consistency import disagreement

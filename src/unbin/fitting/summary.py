@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from html import escape
-from importlib.util import find_spec
 from typing import Any
 
-import narwhals.stable.v1 as nw
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from unbin._typing import FloatArray
-from unbin.exceptions import ParameterError
 from unbin.fitting.rendering import Table, number, to_markdown, wrapped
 
 _LARGEST_Z = 1e5
@@ -183,17 +180,6 @@ class Summary:
             else:
                 left = _spread(label, text, half)
         return [*lines, left] if left else lines
-
-
-def to_frame(columns: dict[str, Any], backend: str | None = None) -> Any:
-    """Return columns as a pandas or polars frame, whichever is installed (pandas first)."""
-    if backend is None:
-        backend = next((name for name in ("pandas", "polars") if find_spec(name)), None)
-    if backend not in ("pandas", "polars") or find_spec(backend) is None:
-        raise ParameterError(
-            f"backend: needs 'pandas' or 'polars' installed, got {backend!r}; install one of them"
-        )
-    return nw.from_dict(columns, backend=backend).to_native()  # type: ignore[arg-type]
 
 
 def _spread(label: str, text: str, width: int) -> str:

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from unbin._checks import check_choice, check_flag, check_kind, check_number
-from unbin._frames import OUTSIDE, as_floats, as_text, block_name
+from unbin._frames import OUTSIDE, as_floats, as_text, block_name, to_frame
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
@@ -39,6 +40,7 @@ from unbin.release.alignment import (
 from unbin.release.histograms import read_cumulative, read_histogram
 from unbin.release.intervals import narrow, uncertain_blocks
 from unbin.release.orders import read_means, read_order_statistics, read_values
+from unbin.release.spelling import tidy_columns
 from unbin.release.tables import Histogram, OrderStatistics
 from unbin.release.target import AggregatedTarget
 from unbin.release.weights import check_weights, warn_of_far, whole_people
@@ -366,6 +368,35 @@ class Release:
             result["means"] = {name: values[known] for name, values in columns.items()}
         return result
 
+    def to_frame(self, kind: str | None = None, backend: str | None = None) -> Any:
+        """Return the tidy table: one row per block and bin, quantile or value, or per block.
+
+        Written as CSV, :func:`read_release` reads it back: ``block, lower, upper, count``,
+        ``block, quantile, value`` (or ``rank``), ``block, value`` or ``block, mean``. A missing
+        edge is open. A count that is known only as an interval is missing beside ``count_low``
+        and ``count_high``. Bins are (lower, upper] unless a column ``closed`` says "left" or, of
+        whole numbers with both ends, "both". A column ``n`` has the people of each block, where
+        they are known of all and counts do not add up to them. ``noise_sd``, ``source`` and
+        ``notes`` are not in the table. Blocks that are totals of others are left out when it is
+        read, unless ``totals="keep"``.
+
+        Parameters
+        ----------
+        kind : {"histogram", "order_statistics", "means"}, optional
+            Needed of a release that holds several kinds of statistics.
+        backend : {"pandas", "polars"}, optional
+            Whichever is installed, when left out.
+
+        Examples
+        --------
+        >>> table = {"block": ["a", "a"], "lower": [0, 10], "upper": [10, None], "count": [7, 5]}
+        >>> Release.from_histogram(table).to_frame()
+          block  lower  upper  count
+        0     a    0.0   10.0      7
+        1     a   10.0    NaN      5
+        """
+        return to_frame(tidy_columns(self, kind), backend)
+
     # -- towards the rows of X -------------------------------------------------------------------
 
     def align(
@@ -597,6 +628,25 @@ class Release:
         lines = [f"Release: {plural(len(self.blocks), 'block')}, {people}"]
         lines += [f"  {kind}: {text}" for kind, text in describe(self)]
         return "\n".join(lines)
+
+    def plot(self, block: str | None = None, ax: Any = None) -> Any:
+        """Draw what was published of a block, or of all of them.
+
+        See :func:`unbin.plots.release`.
+
+        Parameters
+        ----------
+        block : str, optional
+            All blocks when left out: together where they have the same bins.
+        ax : Axes, optional
+            Of matplotlib; a new figure when left out.
+
+        Returns
+        -------
+        Axes
+        """
+        # pictures are drawn above this room, and matplotlib is loaded when one is asked for
+        return import_module("unbin.results.plots").release(self, block, ax=ax)
 
     def _repr_html_(self) -> str:
         head, *body = repr(self).splitlines()

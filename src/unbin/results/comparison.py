@@ -12,13 +12,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from unbin._checks import check_kind, check_whole
+from unbin._frames import to_frame
 from unbin._typing import ArrayLike, FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.fitting.contrasts import ContrastTest
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.rendering import Table, number, to_latex, to_markdown, wrapped
-from unbin.fitting.summary import Coefficients, to_frame
+from unbin.fitting.summary import Coefficients
 from unbin.fitting.tabulate import covariance_text, judged_columns, people_in_rows, tabulate
 from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.selection import CrossValidation, cross_validate

@@ -23,6 +23,7 @@ from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
 from unbin.likelihood.published import Published
 from unbin.permutation import NAMES, PermutationTest
+from unbin.results.release_plot import release as release
 from unbin.results.tables import shares_by_table, tables_of
 
 BLUE, ORANGE, GREY = "#2166ac", "#d95f02", "#767676"

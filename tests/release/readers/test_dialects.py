@@ -132,7 +132,10 @@ def test_tidy_intervals(write):
     release = fixture("tidy_suppressed.csv")
     assert intervals(release, "05001") == [(12, 12), (30, 30), (8, 8)]  # the total says it
     assert intervals(release, "05003") == [(1, 10), (30, 39)]
-    assert source(release) == "tidy histogram, block 'block', 3 suppressed cells (1–10, 30–39)"
+    assert (
+        source(release)
+        == "tidy histogram, block 'block', people 'n', 3 suppressed cells (1–10, 30–39)"
+    )
     release = read_release(write("block,lower,upper,count\na,,0,*\na,0,,14\n"), suppression="cms")
     assert intervals(release, "a") == [(1, 10), (14, 14)]
     release = read_release(
@@ -150,7 +153,8 @@ def test_sources_of_combined_releases():
         .select(["05001"])
     )
     assert source(both) == (
-        "tidy means, block 'block'; tidy quantiles, block 'block'; tidy histogram, block 'block'"
+        "tidy means, block 'block', people 'n'; tidy quantiles, block 'block', people 'n'; tidy "
+        "histogram, block 'block'"
     )
 
 

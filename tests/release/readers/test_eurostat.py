@@ -57,6 +57,7 @@ def test_wide():
         "108 rows left out: 'currency' is not 'EUR'",
         "108 rows left out: 'indic_il' is not 'TC'",
         "1 row left out: no value, 'HR'",
+        "1 block without some of the 9 quantiles: 'HR'",
     )
     older = read_release(WIDE, where={**EUR, "TIME_PERIOD": 2021})
     assert np.diff(older.order_statistics.start).tolist() == [9] * 12

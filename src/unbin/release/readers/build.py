@@ -64,7 +64,7 @@ def check_ids(table: Table, column: str) -> list[str]:
     """Return block ids; none is empty, very long or a formula."""
     ids = table.column(column)
     longest = max(map(len, ids))
-    for row, text in zip(table.rows, ids, strict=True):
+    for text in dict.fromkeys(ids):
         if not text:
             what = "every row needs a block id, got an empty cell; fill it, or remove the row"
         elif text.startswith(("=", "@")):
@@ -73,7 +73,7 @@ def check_ids(table: Table, column: str) -> list[str]:
             what = f"block ids must be shorter, got {len(text):,} characters; use codes"
         else:
             continue
-        raise table.error(what, row=row, column=column)
+        raise table.error(what, row=table.rows[ids.index(text)], column=column)
     return ids
 
 
@@ -171,13 +171,17 @@ def build(
     **keywords: Any,
 ) -> Release:
     """Call one of the constructors of Release; an error about a block names its first row."""
+    if "block" in columns:
+        columns = columns | {"block": np.array(columns["block"])}  # read at once, not one by one
     try:
         release: Release = getattr(Release, maker)(columns, **keywords)
     except ReleaseError as error:
         message = str(error)
         first = dict(zip(columns.get("block", [])[::-1], rows[::-1], strict=False))
-        row = next((r for b, r in first.items() if message.startswith(f"block {b!r}: ")), None)
+        row = next((r for b, r in first.items() if message.startswith(f"block {str(b)!r}: ")), None)
         raise table.error(message, row=row) from error
+    if "quantile" in columns:
+        table = _note_lacking(table, columns)
     if table.choices:
         said = f"{table.file}: {'; '.join(table.choices)}"
         warnings.warn(said, ReadWarning, stacklevel=_frames_up())
@@ -217,6 +221,8 @@ def _kept(bins: Bins, keep: Callable[[int], bool]) -> Bins:
 def _without_empty_blocks(bins: Bins) -> Bins:
     """Leave out blocks whose total is 0: nobody is there, and a count that is not shown is 0."""
     empty = {block for block, n in bins.n.items() if n == 0}
+    if not empty:
+        return bins
     return _kept(bins, lambda i: bins.block[i] not in empty or bins.cells[i].low > 0)
 
 
@@ -252,7 +258,7 @@ def _without_totals(table: Table, bins: Bins, skip: Sequence[str]) -> tuple[Tabl
             f"block {shown(str(maybe[0]))} counts what all others count together; leave it out if "
             "it is their total"
         )
-    return table, _kept(bins, lambda i: bins.block[i] not in gone)
+    return table, _kept(bins, lambda i: bins.block[i] not in gone) if gone else bins
 
 
 def _counts(bins: Bins, place: IntArray, n_blocks: int) -> Counts:
@@ -269,23 +275,59 @@ def _counts(bins: Bins, place: IntArray, n_blocks: int) -> Counts:
 
 
 def _note_gaps(table: Table, bins: Bins) -> Table:
-    """Say which blocks lack bins that others have, where all have the same edges."""
+    """Say which blocks lack bins that others have, leave a gap, or end where others are open."""
     ends = sorted(set(zip(bins.lower, bins.upper, strict=True)))
-    if any(upper > lower for (_, upper), (lower, _) in itertools.pairwise(ends)):
-        return table
-    size = Counter(bins.block)
-    short = [block for block, n in size.items() if n < len(ends)]
+    short: set[str] = set()
+    if not any(upper > lower for (_, upper), (lower, _) in itertools.pairwise(ends)):
+        size = Counter(bins.block)
+        short = {block for block, n in size.items() if n < len(ends)}
+    if short:
+        shown_first = [block for block in dict.fromkeys(bins.block) if block in short]
+        table = table.noting(
+            f"{plural(len(short), 'block')} without some of the {len(ends):,} bins, taken to be "
+            f"empty there: {listed(shown_first)}"
+        )
+    names, code = np.unique(np.array(bins.block), return_inverse=True)
+    lower, upper = np.array(bins.lower), np.array(bins.upper)
+    order = np.lexsort((upper, lower, code))
+    block, low, high = code[order], lower[order], upper[order]
+    single = low == high
+    whole = single[1:] | single[:-1] | (bins.closed == "both")  # 0 and 1 are neighbours
+    apart = low[1:] - high[:-1] > whole
+    gaps = np.isin(np.arange(len(names)), block[1:][apart & (block[1:] == block[:-1])])
+    is_open = [np.bincount(code, np.isinf(edges), len(names)) > 0 for edges in (lower, upper)]
+    said = {
+        "with a gap between bins, where nobody is taken to be": gaps,
+        **{
+            f"not open {side}, as others are": ~each & each.any()
+            for side, each in zip(("below", "above"), is_open, strict=True)
+        },
+    }
+    for what, marked in said.items():
+        found = [str(name) for name in names[marked] if name not in short]
+        if found:
+            table = table.noting(f"{plural(len(found), 'block')} {what}: {listed(found)}")
+    return table
+
+
+def _note_lacking(table: Table, columns: Mapping[str, Any]) -> Table:
+    """Say which blocks lack quantiles that others have."""
+    every = set(columns["quantile"])
+    size = Counter(map(str, columns["block"]))
+    short = [block for block, n in size.items() if n < len(every)]
     if not short:
         return table
     return table.noting(
-        f"{plural(len(short), 'block')} without some of the {len(ends):,} bins, taken to be empty "
-        f"there: {listed(short)}"
+        f"{plural(len(short), 'block')} without some of the {len(every):,} quantiles: "
+        f"{listed(short)}"
     )
 
 
 def _refuse_doubles(table: Table, bins: Bins) -> None:
+    keys = list(zip(bins.block, bins.lower, bins.upper, strict=True))
+    if len(set(keys)) == len(keys):
+        return
     seen: dict[tuple[str, float, float], int] = {}
-    keys = zip(bins.block, bins.lower, bins.upper, strict=True)
     for row, key in zip(bins.row, keys, strict=True):
         if key in seen:
             raise _doubled(table, key, seen[key], row)
@@ -302,7 +344,7 @@ def _doubled(table: Table, key: tuple[str, float, float], first: int, row: int) 
         return table.error(f"{what}; keep one of them", row=row)
     value = table.cells[table.rows.index(first)][table.header.index(columns[0])]
     offers = {"where": {columns[0]: value}}
-    return table.error(f"{what}; choose rows with", row=row, offers=offers)
+    return table.error(f"{what}; choose rows, say", row=row, offers=offers)
 
 
 def _bounded(table: Table, bins: Bins) -> list[Cell]:

@@ -8,13 +8,16 @@ from __future__ import annotations
 import io
 import os
 import re
+import struct
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from unbin._checks import check_path
+from unbin.exceptions import ReleaseError
 from unbin.release.readers.files import (
     MAX_BYTES,
     OLE,
@@ -29,6 +32,11 @@ from unbin.release.readers.workbooks import workbook_records
 from unbin.release.words import plural
 
 MAX_FILES = 1000
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, ValueError, NotImplementedError, RuntimeError,
+    EOFError, OSError,
+)  # fmt: skip
+"""What an archive that is no archive makes zipfile raise."""
 _TABLES = (".csv", ".tsv", ".txt", ".tab", ".gz", ".parquet", ".json", ".xlsx", ".xls", ".ods")
 _DOCUMENT = re.compile(r"meta.?data|read.?me|notes|dictionary", re.I)
 
@@ -132,7 +140,9 @@ def _archive(data: bytes, file: str, how: _How) -> Iterator[Sheet]:
                     raise read_error(file, f"must hold files, got an archive in it, {shown(name)}")
                 if inner.strip():
                     yield from _unpacked(inner, f"{file}, {shown(name)}", how, name)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, EOFError, OSError) as error:
+    except ReleaseError:
+        raise
+    except _DAMAGE as error:
         raise read_error(
             file, f"must be a whole archive, got damaged data ({error}); download it again"
         ) from None

@@ -193,37 +193,31 @@ def _json_records(text: str, file: str) -> Iterator[list[str]]:
         yield ["" if value is None else str(value) for value in record]
 
 
-def _lines(text: str, file: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        end = text.find("\n", start) + 1 or len(text)
-        if end - start > MAX_LINE:
-            raise read_error(
-                file,
-                f"lines must have at most {MAX_LINE:,} characters, got a longer one; check the "
-                "file",
-                row=text.count("\n", 0, start) + 1,
-            )
-        yield text[start:end]
-        start = end
+def _lines(text: str, file: str) -> io.StringIO:
+    """Return a stream of lines, none of them too long."""
+    if max(map(len, io.StringIO(text, newline="\n"))) > MAX_LINE:
+        lines = enumerate(io.StringIO(text, newline="\n"), 1)
+        raise read_error(
+            file,
+            f"lines must have at most {MAX_LINE:,} characters, got a longer one; check the file",
+            row=next(row for row, line in lines if len(line) > MAX_LINE),
+        )
+    return io.StringIO(text, newline="\n")
 
 
 def _records(text: str, separator: str, file: str) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(text, file), delimiter=separator, strict=True)
     row = 0
-    while True:
-        row += 1
-        try:
-            yield row, next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise read_error(
-                file,
-                f"must be readable as CSV, got {error}; double the quotes inside quoted cells and "
-                "close them",
-                row=row,
-            ) from None
+    try:
+        for record in csv.reader(_lines(text, file), delimiter=separator, strict=True):
+            row += 1
+            yield row, record
+    except csv.Error as error:
+        raise read_error(
+            file,
+            f"must be readable as CSV, got {error}; double the quotes inside quoted cells and "
+            "close them",
+            row=row + 1,
+        ) from None
 
 
 def collect(
@@ -244,10 +238,9 @@ def collect(
             n_dropped = len(rows) - len(cells)
             rows = [r for r, k in zip(rows, keep, strict=True) if k]
             n_cells = sum(map(len, cells))
-        problem = _too_large(record, n_cells)
-        if problem is not None:
-            raise read_error(file, problem, row=row)
-        stripped = [cell.strip() for cell in record]
+        if n_cells + len(record) > MAX_CELLS or len(record) + len("".join(record)) > MAX_COLUMNS:
+            _check_size(record, n_cells, file, row)
+        stripped = list(map(str.strip, record))
         if not any(stripped):
             continue
         if wanted and not matches(stripped, wanted):
@@ -273,15 +266,20 @@ def _wanted(cells: list[list[str]], where: Mapping[str, Any]) -> tuple[dict[int,
     return {}, len(cells)
 
 
-def _too_large(record: list[str], n_cells: int) -> str | None:
+def _check_size(record: list[str], n_cells: int, file: str, row: int) -> None:
+    """Raise if a record, or what was read with it, is larger than a table may be."""
+    problem = None
+    longest = max(map(len, record), default=0)
     if len(record) > MAX_COLUMNS:
-        return f"must have at most {MAX_COLUMNS:,} columns, got {len(record):,}; check the file"
-    if n_cells + len(record) > MAX_CELLS:
-        return (
+        problem = f"must have at most {MAX_COLUMNS:,} columns, got {len(record):,}; check the file"
+    elif n_cells + len(record) > MAX_CELLS:
+        problem = (
             f"must have at most {MAX_CELLS:,} cells up to here, got more; choose rows with "
             "where={'column': 'value'}, or pass a frame to Release.from_histogram"
         )
-    longest = max(map(len, record), default=0)
-    if longest > MAX_CELL:
-        return f"cells must have at most {MAX_CELL:,} characters, got {longest:,}; check the file"
-    return None
+    elif longest > MAX_CELL:
+        problem = (
+            f"cells must have at most {MAX_CELL:,} characters, got {longest:,}; check the file"
+        )
+    if problem is not None:
+        raise read_error(file, problem, row=row)

@@ -41,9 +41,7 @@ def read_error(
     place = file if row is None else f"{file}, row {row}"
     if column is not None:
         place += f", column {shown(column)}"
-    if offers:
-        what += " " + ", ".join(f"{name}={value!r}" for name, value in offers.items())
-    return ReadError(f"{place}: {what}", dict(offers or {}))
+    return ReadError(f"{place}: {what}", offers)
 
 
 def texts_of(wanted: Any) -> set[str]:
@@ -129,7 +127,8 @@ class Sheet:
             text = next(cell for cell in self.cells[end] if cell)
             notes.append(f"{plural(stop - end, 'line')} below the table left out ({shown(text)})")
         body, rows = self.cells[first:end], self.rows[first:end]
-        for record, row in zip(body, rows, strict=True):
+        alike = set(map(len, body)) == {len(header)}
+        for record, row in () if alike else zip(body, rows, strict=True):
             if len(record) < len(header) or any(record[len(header) :]):
                 raise read_error(
                     self.file,
@@ -233,16 +232,15 @@ class Table:
 
     def parse(self, name: str, parser: Callable[[str], T]) -> list[T]:
         """Parse a column; what the parser complains about is said of the cell's row and column."""
+        texts = self.column(name)
         known: dict[str, T] = {}
-        result = []
-        for text, row in zip(self.column(name), self.rows, strict=True):
-            if text not in known:
-                try:
-                    known[text] = parser(text)
-                except ReleaseError as error:
-                    raise self.error(str(error), row=row, column=name) from None
-            result.append(known[text])
-        return result
+        for text in dict.fromkeys(texts):
+            try:
+                known[text] = parser(text)
+            except ReleaseError as error:
+                row = self.rows[texts.index(text)]
+                raise self.error(str(error), row=row, column=name) from None
+        return [known[text] for text in texts]
 
     def take(self, keep: Sequence[bool], why: str = "") -> Table:
         """Return some of the records; ``why`` the others are left out is noted."""

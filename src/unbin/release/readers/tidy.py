@@ -1,7 +1,8 @@
 """Tidy files: one row per statistic, the kind recognised from the columns.
 
 - histogram: ``block, lower, upper, count`` (an empty or infinite edge is open; ``count_low`` and
-  ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``);
+  ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``; ``closed`` says which
+  edges belong to a bin, if it is not the upper one);
 - histogram in words: ``block, label, count``;
 - quantiles: ``block, quantile, value, n`` (or ``rank``);
 - means: ``block, mean, n`` (or ``total``);
@@ -34,11 +35,12 @@ from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
 from unbin.release.readers.wide import as_labels
 from unbin.release.release import Release
+from unbin.release.tables import CLOSED
 
 _LABELS = ("label", "bin")
 _ROLES = {
     "lower", "upper", "count", "count_low", "count_high", "percent", "quantile", "rank", "value",
-    "mean", "total", "n", *_LABELS,
+    "mean", "total", "n", "closed", *_LABELS,
 }  # fmt: skip
 _EVERYBODY = "all"
 
@@ -88,10 +90,6 @@ def read(sheet: Sheet, options: Options) -> Release:
             "label, count; or block, quantile, value; or block, value; or block, mean), got "
             f"{listed(table.header)}; rename them, or say dialect=..."
         )
-    taken = {*_taken(table, _block(table, options)), options.label, options.count}
-    unread = [name for name in table.header if name and name not in taken]
-    if unread:
-        table = table.noting(f"columns not read: {listed(unread)}")
     reader = {
         "histogram": _histogram,
         "labels": _labels,
@@ -99,7 +97,19 @@ def read(sheet: Sheet, options: Options) -> Release:
         "values": _values,
         "means": _means,
     }[kind]
-    return reader(table, options)
+    return reader(_note_unread(table, options), options)
+
+
+def _note_unread(table: Table, options: Options) -> Table:
+    """Say which columns have no role."""
+    block = _block(table, options)
+    crossed = block.split(", ") if block else []  # several columns, whose cells are the blocks
+    read = {options.count, options.label, *(options.where or {}), block, *crossed}
+    taken = {*_ROLES, *(str(name).casefold() for name in read if name)}
+    unread = [name for name in table.header if name.casefold() not in taken]
+    if not unread:
+        return table
+    return table.noting(f"columns not read: {listed(unread)}")
 
 
 def _block(table: Table, options: Options) -> str | None:
@@ -142,7 +152,7 @@ def _histogram(table: Table, options: Options) -> Release:
     lower_name, upper_name = (table.require(name, role=name) for name in ("lower", "upper"))
     lower = table.parse(lower_name, lambda text: parse_edge(text, side=-1))
     upper = table.parse(upper_name, lambda text: parse_edge(text, side=1))
-    closed = options.closed or "right"
+    closed = options.closed or _closed(table)
     percent = table.find("percent") if options.count is None else None
     if percent and not table.find("count"):
         columns: dict[str, Any] = {"block": ids, "lower": lower, "upper": upper}
@@ -159,8 +169,21 @@ def _histogram(table: Table, options: Options) -> Release:
         table.rows, ids, lower, upper, _cells(table, options, scheme), closed, _n(table, ids)
     )
     rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
-    source = _source("histogram", block, *rounded)
+    source = _source("histogram", block, *_people_words(table), *rounded)
     return build_histogram(table, bins, source=source, totals=options.totals)
+
+
+def _closed(table: Table) -> str:
+    """Return which edges belong to a bin: column ``closed`` says it, else the upper one."""
+    name = table.find("closed")
+    sides = dict.fromkeys(table.column(name)) if name else {"right": None}
+    if len(sides) > 1 or not sides.keys() <= set(CLOSED):
+        raise table.error(
+            f"must be one of {', '.join(map(repr, CLOSED))} for the whole table, got "
+            f"{listed(list(sides))}; correct it",
+            column=name,
+        )
+    return next(iter(sides))
 
 
 def _cells(table: Table, options: Options, scheme: Scheme) -> list[Cell]:
@@ -243,6 +266,7 @@ def _quantiles(table: Table, options: Options) -> Release:
     keywords: dict[str, Any] = {"rank": "rank"} if role == "rank" else {}
     keywords |= _people(table, columns)
     source = _source("quantiles" if role == "quantile" else "order statistics", block)
+    source = ", ".join([source, *_people_words(table)])
     refuse_mixtures(table, _taken(table, block), columns["block"], columns[role])
     return build_statistics(
         table, "from_quantiles", columns, source=source, totals=options.totals, **keywords
@@ -285,10 +309,16 @@ def _means(table: Table, options: Options) -> Release:
         table.require("n", role="n")
     keywords: dict[str, Any] = {"total": "total"} if role == "total" else {}
     keywords |= _people(table, columns)
-    source = _source(f"{role}s", block)
+    source = _source(f"{role}s", block, *_people_words(table))
     return build_statistics(
         table, "from_means", columns, source=source, totals=options.totals, **keywords
     )
+
+
+def _people_words(table: Table) -> list[str]:
+    """Return "people 'n'" if a column has them."""
+    name = table.find("n")
+    return [f"people {shown(name)}"] if name else []
 
 
 def _people(table: Table, columns: dict[str, Any]) -> dict[str, str]:
