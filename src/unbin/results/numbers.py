@@ -62,7 +62,8 @@ def significant(value: float, digits: int = 3) -> str:
     """Return a number that stands alone with so many significant digits, never an exponent."""
     if not np.isfinite(value) or value == 0:
         return NONE if not np.isfinite(value) else "0"
-    return number(value, max(digits - 1 - _magnitude(abs(value)), 0))
+    decimals = digits - 1 - _magnitude(abs(value))
+    return number(round(value, decimals), max(decimals, 0))
 
 
 def p_value(p: float) -> str:
