@@ -31,8 +31,8 @@ from unbin.results.tables import statistics_of, tables_of
 
 _NAMED = 3
 """Blocks that are named in a scatter, if they are outside."""
-_ROOM = (0.5, 0.08)
-"""Share of the axes that a name takes."""
+_ROOM = 0.08
+"""Share of the height of the axes that a name takes."""
 _INSIDE = 0.95
 _STEP = 0.25
 """Room above and below the residuals."""
@@ -250,10 +250,10 @@ def draw_influence(model: AggregatedGLM, chosen: IntArray, ax: Axes | None) -> A
     pairs = zip(own, chosen, strict=True)
     name_rows(ax, [f"{table}{found.block[k]}" for table, k in pairs])
     reach = max(float(np.abs(size).max(initial=0.0)), 0.1)
-    ax.set_xlim(-1.9 * reach, 1.9 * reach)
+    ax.set_xlim(-1.1 * reach, 1.1 * reach)
     for row, (j, at) in enumerate(zip(term, size, strict=True)):
-        side = 1 if at >= 0 else -1
-        ax.annotate(shorten(names[j], 16), (at, row), xytext=(4 * side, 0), va="center",
+        side = -1 if at >= 0 else 1  # where the bar is not
+        ax.annotate(shorten(names[j], 16), (0, row), xytext=(4 * side, 0), va="center",
                     textcoords="offset points", ha="left" if side > 0 else "right",
                     fontsize=8, parse_math=False)  # fmt: skip
     ax.set_xlabel("what the block adds to the coefficient (SE)")
@@ -279,12 +279,13 @@ def _draw_shares(ax: Axes, found: Levels) -> None:
 def _name_farthest(ax: Axes, found: Levels, band: float) -> None:
     """Name the blocks farthest outside the band."""
     order = np.argsort(-np.abs(found.residual), kind="stable")[:_NAMED]
-    (low, high), (bottom, top), named = ax.get_xlim(), ax.get_ylim(), np.empty((0, 2))
+    bottom, top = ax.get_ylim()
+    named: list[float] = []
     for b in order[np.abs(found.residual[order]) > band]:
-        at = np.array([found.fitted[b] / (high - low), found.residual[b] / (top - bottom)])
-        if (np.abs(named - at) < _ROOM).all(axis=1).any():
-            continue  # it would cover a name that is there
-        named = np.vstack([named, at])
+        at = found.residual[b] / (top - bottom)
+        if any(abs(at - other) < _ROOM for other in named):
+            continue  # it might cover a name that is there
+        named.append(at)
         right = found.fitted[b] > np.median(found.fitted)
         ax.annotate(shorten(str(found.blocks[b]), 16), (found.fitted[b], found.residual[b]),
                     xytext=(-5 if right else 5, 0), textcoords="offset points", fontsize=8,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
 from unbin._checks import check_kind
 from unbin._frames import as_finite, refuse_masked
@@ -23,10 +23,12 @@ from unbin.results.plots.drawing import (
     legend_above,
     name_keys,
     one_target,
+    short_ticks,
 )
 
 _WIDE = 50
 """From this ratio on an objective is drawn on a log scale."""
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
@@ -41,12 +43,24 @@ def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
     ax.plot(np.arange(len(path)), path, "o-", color=BLUE, markersize=4, linewidth=1.2)
     ax.set_xlabel("pass over the people" if likelihood else "iteration")
     ax.set_ylabel("squared distance to\nthe solution (SE)" if likelihood else "objective")
-    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_xlim(-0.5, max(len(path), 1) - 0.5)
+    ax.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     if len(path) == 0:
         ax.text(0.5, 0.5, "no path was kept", transform=ax.transAxes, ha="center")
-    elif likelihood or path.max() > _WIDE * np.abs(path).min() > 0:
+    elif (likelihood or path.max() > _WIDE * np.abs(path).min()) and path.min() > 0:
         ax.set_yscale("log")
+        ax.yaxis.set_major_locator(LogLocator(numticks=5))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _power(value)))
+        ax.minorticks_off()
+    else:
+        ax.yaxis.set_major_locator(MaxNLocator(4))
+        short_ticks(ax, x=False)
     return ax
+
+
+def _power(value: float) -> str:
+    """Return a power of ten as text, which needs no formula: 10⁻³."""
+    return f"10{str(round(np.log10(value))).translate(_RAISED)}"
 
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
