@@ -8,6 +8,7 @@ from functools import partial
 
 import numpy as np
 
+from unbin._html import sentences
 from unbin._linalg import solve_scaled
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.families import Family
@@ -162,6 +163,10 @@ class Diagnostics:
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        first, *others = self.sentences()
+        return sentences(first, others)
 
 
 def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
