@@ -80,7 +80,8 @@ def share(value: float) -> str:
     """Return a share in whole per cent."""
     if not np.isfinite(value):
         return NONE
-    return "<1 %" if 0 < value < 0.005 else f"{100 * value:.0f} %"
+    text = f"{100 * value:.0f} %"
+    return "<1 %" if text == "0 %" and value > 0 else text
 
 
 def interval(low: Sequence[str], high: Sequence[str]) -> list[str]:

@@ -17,7 +17,9 @@ import unbin
 from tests.helpers.pages import Page, columns, shows, table, text_of
 from unbin._io import write_texts
 from unbin.exceptions import IdentificationWarning, ParameterError
+from unbin.people.encoding import Encoding
 from unbin.results.report import render_report, write_report
+from unbin.results.report.facts import reference_levels
 from unbin.results.tables import drawable_tables
 
 
@@ -494,3 +496,144 @@ def test_few_people_outside_a_table_are_not_counted():
     assert [row[1] for row in rows] == ["600", "&gt;589"]
     _, *rows = table(render_report(model, title="", public=True), "The tables")
     assert [row[1] for row in rows] == ["600", "596"]
+
+
+# -- ratios, reference levels, units ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def visits():
+    """Return people with categories, their encoding, blocks and a number of visits."""
+    rng = np.random.default_rng(6)
+    codes = np.repeat(np.arange(50), 80)
+    shift = rng.normal(size=(50, 3))[codes]
+    people = pd.DataFrame(
+        {
+            "age": 45 + 6 * shift[:, 0] + 10 * rng.normal(size=4000),
+            "sex": np.where(shift[:, 1] + rng.normal(size=4000) > 0, "woman", "man"),
+            "school <years>": np.where(shift[:, 2] + rng.normal(size=4000) > 0, "9+", "0 & 8"),
+        }
+    )
+    eta = 0.02 * (people.age - 45) + 0.4 * (people.sex == "woman")
+    encoding, X = Encoding.build("age + sex + C(`school <years>`)", people)
+    X = pd.DataFrame(X, columns=list(encoding.names))
+    return X, encoding, codes.astype(str), eta.to_numpy(), rng
+
+
+FAMILIES = {
+    "poisson": "rate ratio",
+    "negative-binomial": "rate ratio",
+    "binomial": "odds ratio",
+    "ordinal": "odds ratio",
+    "gamma": "ratio of means",
+    "gaussian": "",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_ratios_are_exp_of_coefficients(visits, family):
+    X, encoding, blocks, eta, rng = visits
+    y = rng.poisson(np.exp(0.5 + eta))
+    bins = [-0.5, 0.5, 1.5, 3.5, np.inf]
+    if family == "binomial":
+        y, bins = (y > 1).astype(float), [-0.5, 0.5, 1.5]
+    if family == "gamma":
+        y, bins = rng.gamma(3, np.exp(eta)), [0, 1, 2, 4, 8, np.inf]
+    target = unbin.aggregate(y, blocks, bins=bins).align(blocks)
+    model = unbin.AggregatedGLM(family).fit(X, target)
+    html = render_report(model, title="", encoding=encoding)
+    found = columns(html, "Table of coefficients")
+    name = f"{FAMILIES[family]} (95 % interval)"
+    assert (name in found) == bool(FAMILIES[family])
+    if not FAMILIES[family]:
+        return
+    rows = [
+        cell for cell, term in zip(found[name], found["term"], strict=True)
+        if unescape(term) in encoding.names
+    ]  # fmt: skip
+    for cell, coef, (low, high) in zip(rows, model.coef_, model.conf_int(), strict=True):
+        value, ends = cell.rstrip(")").split(" (")
+        assert shows(value, np.exp(coef))
+        assert shows(ends.split(" to ")[0], np.exp(low))
+        assert shows(ends.split(" to ")[1], np.exp(high))
+    assert found["term"][0] != "intercept" or found[name][0] == "–"
+
+
+def test_reference_levels_stand_before_their_term(visits):
+    X, encoding, blocks, eta, rng = visits
+    target = unbin.aggregate(eta + rng.normal(size=4000), blocks, bins=5).align(blocks)
+    model = unbin.AggregatedGLM().fit(X, target)
+    html = render_report(model, title="", encoding=encoding)
+    found = columns(html, "Table of coefficients")
+    assert [unescape(term) for term in found["term"]] == [
+        "intercept", "age", "sex[man]", "sex[T.woman]", "C(`school <years>`)[0 & 8]",
+        "C(`school <years>`)[T.9+]",
+    ]  # fmt: skip
+    assert found["estimate"][2] == found["estimate"][4] == "reference"
+    assert found["std. error"][2] == "–"
+    assert "reference" not in columns(render_report(model, title=""), "Table of coefficients")
+    with pytest.raises(ParameterError, match="encoding: must be of class Encoding"):
+        render_report(model, title="", encoding="age")
+
+
+@pytest.mark.parametrize(
+    ("formula", "wanted"),
+    [
+        ("C(a)", [(1, "C(a)[x]")]),
+        ("C(a) + C(b)", [(1, "C(a)[x]"), (3, "C(b)[0]")]),
+        ("C(a):C(b)", [(1, "C(b)[0]")]),
+        ("C(a)*C(b)", [(1, "C(a)[x]"), (3, "C(b)[0]")]),
+        ("0 + C(a)", []),
+        ("n", []),
+    ],
+)
+def test_whose_level_is_left_out(formula, wanted):
+    people = pd.DataFrame({"a": ["x", "y", "z"] * 4, "b": ["0", "1"] * 6, "n": np.arange(12.0)})
+    encoding, _ = Encoding.build(formula, people)
+    assert reference_levels(encoding, ["intercept", *encoding.names]) == wanted
+
+
+def test_coefficients_of_wild_units_are_drawn_on_one_scale(study):
+    html = render_report(study.model, title="")
+    assert "standardised" not in text_of(html)
+    X = study.X * [1, 1000, 1, 1]
+    model = unbin.AggregatedGLM().fit(X, study.release.align(study.blocks))
+    words = text_of(render_report(model, title=""))
+    assert "On the standardised scale, because the units of the features differ" in words
+    assert "standardised coefficient, with 95 % interval" in words
+
+
+def test_standardised_coefficients_are_those_of_standardised_columns(study):
+    from unbin import plots
+
+    ax = plots.coefficients(study.model, standardised=True)
+    (dots,) = ax.containers
+    spread = study.X.to_numpy().std(axis=0)
+    outcome = study.model.standard_errors_ * spread / study.model.diagnostics_.precision
+    np.testing.assert_allclose(outcome, outcome[0])  # sd of the outcome, of any feature
+    assert outcome[0] == pytest.approx(study.y.std(), rel=0.1)
+    np.testing.assert_allclose(dots.lines[0].get_xdata(), study.model.coef_ * spread / outcome[0])
+    with pytest.raises(ParameterError, match="standardised: needs a likelihood fit"):
+        plots.coefficients(study.matching, standardised=True)
+
+
+@pytest.mark.parametrize("kind", ["means", "quantiles"])
+def test_means_and_quantiles_have_residuals(study, kind):
+    frame = pd.DataFrame({"block": study.blocks, "y": study.y})
+    table = frame.groupby("block").y.agg(["mean", "median", "size"]).reset_index()
+    table["q"] = 0.5
+    if kind == "means":
+        release = unbin.Release.from_means(table, block="block", mean="mean", n="size")
+    else:
+        release = unbin.Release.from_quantiles(
+            table, block="block", quantile="q", value="median", n="size"
+        )
+    model = unbin.AggregatedGLM().fit(study.X, release.align(study.blocks))
+    html = render_report(model, title="")
+    words = text_of(html)
+    assert 'aria-label="Residuals of the blocks"' in html
+    assert 'aria-label="Published against fitted, block by block"' in html
+    assert "37 of 40 blocks; the others have counts of fewer than 11 people" in words
+    assert f"{kind.capitalize()} of the blocks, which are drawn above; no counts." in words
+    assert "All 40 blocks." in text_of(render_report(model, title="", public=True))
