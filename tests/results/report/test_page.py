@@ -122,6 +122,20 @@ def smallest_count(ax):
     return round((people * area / area.sum()).min(), 6)
 
 
+def test_a_feature_is_named_and_nothing_is_green_in_a_fit_that_fails(study):
+    reason = "not to be trusted: the spread of the outcome changes with feature 1 (p = 1e-9)"
+    model = copy(study.model)
+    said = dataclasses.replace(
+        study.model.diagnostics_, reason=reason, trusted=False, reasons=(reason,)
+    )
+    model._fits = [dataclasses.replace(study.model._fits[0], diagnostics=said)]
+    model.diagnostics_ = said
+    html = render_report(model, title="")
+    assert "the spread of the outcome changes with $x$ & $10,000 (p = 1e-9)" in text_of(html)
+    assert 'class="said "' not in html
+    assert 'class="said "' in render_report(study.model, title="")
+
+
 def test_it_needs_nothing_and_runs_nothing(html):
     csp = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert f'<meta http-equiv="Content-Security-Policy" content="{csp}">' in html
