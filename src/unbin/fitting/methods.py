@@ -91,7 +91,7 @@ def likelihood_fit(
     context = context if contextual else None
     found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
-    imputed = _imputed(laid_out[contextual], release, model.family, found)
+    imputed = _imputed(laid_out[contextual], release, model.family, found.without_influence())
     return replace(fit, selection=selection, imputed=imputed)
 
 

@@ -198,6 +198,11 @@ class LikelihoodFit:
             ),
         )
 
+    def without_influence(self) -> LikelihoodFit:
+        """Return the fit without a row per block and parameter, once it has been judged."""
+        tables = tuple(replace(table, influence=None) for table in self.tables)
+        return replace(self, influence=None, tables=tables)
+
     def for_prediction(self) -> LikelihoodFit:
         """Return the fit with the parameters that predict: shrunk ones where the ridge acts."""
         if self.shrunk is None:
