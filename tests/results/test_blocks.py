@@ -11,6 +11,7 @@ import unbin
 from unbin import plots
 from unbin.exceptions import ParameterError
 from unbin.people.encoding import Encoding
+from unbin.results.plots.blocks import levels_of
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def test_residuals_of_a_right_model_are_standard_normal(people, kind):
     model = {"histogram": histogram_fit, "means": means_fit}.get(
         kind, lambda people: quantile_fit(people, [0.25, 0.5, 0.75])[0]
     )(people)
-    found = plots.levels_of(model)
+    found = levels_of(model)
     assert len(found.residual) == 50
     assert 0.8 < found.residual.std() < 1.2
     assert abs(found.residual.mean()) < 0.3
@@ -90,7 +91,7 @@ def test_a_block_that_lies_high_has_a_high_residual(people):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = histogram_fit(moved, bins=np.linspace(-6, 8, 12))
-    found = plots.levels_of(model)
+    found = levels_of(model)
     assert found.blocks[np.argmax(found.residual)] == "b07"
     at = np.argmax(found.observed - found.fitted)
     assert found.blocks[at] == "b07"
@@ -128,7 +129,7 @@ def test_influence_of_several_tables_names_them(joint):
 
 def test_points_are_where_blocks_lie(people):
     model = histogram_fit(people)
-    found = plots.levels_of(model)
+    found = levels_of(model)
     ax = plots.residuals(model)
     np.testing.assert_array_equal(ax.lines[-1].get_xdata(), found.fitted)
     np.testing.assert_array_equal(ax.lines[-1].get_ydata(), found.residual)
@@ -164,9 +165,7 @@ def test_saved_models_keep_what_may_be_kept(people, kind, tmp_path):
     model = means_fit(people) if kind == "means" else quantile_fit(people, [0.5])[0]
     unbin.save(model, tmp_path / "model.json")
     loaded = unbin.load(tmp_path / "model.json")
-    np.testing.assert_allclose(
-        plots.levels_of(loaded).residual, plots.levels_of(model).residual, rtol=1e-12
-    )
+    np.testing.assert_allclose(levels_of(loaded).residual, levels_of(model).residual, rtol=1e-12)
     np.testing.assert_allclose(
         loaded.diagnostics_.influence.shift, model.diagnostics_.influence.shift
     )

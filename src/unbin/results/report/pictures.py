@@ -18,6 +18,9 @@ from unbin.people.encoding import Encoding
 from unbin.release.derivation import possible_counts
 from unbin.release.words import plural
 from unbin.results import plots
+from unbin.results.plots.blocks import draw_influence, levels_of
+from unbin.results.plots.effects import curved_columns
+from unbin.results.plots.terms import differ_wildly
 from unbin.results.report.svg import inline_svg
 from unbin.results.tables import Statistics, drawable_tables, shares_by_table, statistics_of
 
@@ -110,7 +113,7 @@ def draw(
         path = inline_svg(axes, name="path", title="Progress of the solver")
     statistics = statistics_of(model)
     may = drawable_tables([each.to_mask for each in statistics], smallest)
-    standardised = plots.differ_wildly(model)
+    standardised = differ_wildly(model)
     return Pictures(
         _coefficients(model, oracle, standardised=standardised),
         standardised,
@@ -134,7 +137,7 @@ def _coefficients(
 def _curves(model: AggregatedGLM, encoding: Encoding | None) -> tuple[tuple[str, Markup], ...]:
     """Draw the effects of columns with splines whose range is known."""
     found = []
-    for k, column in enumerate([] if encoding is None else plots.curved_columns(encoding)):
+    for k, column in enumerate([] if encoding is None else curved_columns(encoding)):
         try:
             axes = plots.effect(model, column, encoding=encoding, ax=_axes(4.2, 2.6))
         except ParameterError:  # a polynomial does not know its range
@@ -173,7 +176,7 @@ def _influence(
     shown = shown[:_MOST_INFLUENTIAL]
     if len(shown) == 0:
         return None
-    axes = plots.draw_influence(model, shown, _axes(5.6, 1.0 + 0.3 * len(shown)))
+    axes = draw_influence(model, shown, _axes(5.6, 1.0 + 0.3 * len(shown)))
     return inline_svg(axes, name="influence", title="Blocks that move a coefficient most")
 
 
@@ -212,7 +215,7 @@ class _Drawn:
 
     def pictures(self) -> TablePictures:
         """Draw all there is to draw."""
-        levels = plots.levels_of(self.model, self.name, smallest=self.smallest)
+        levels = levels_of(self.model, self.name, smallest=self.smallest)
         residuals = beside = None
         if len(levels.blocks):
             name, least = self.name, self.smallest
