@@ -311,7 +311,8 @@ def pictures() -> Iterator[Call]:
         "of several targets": s.several,
         "of scikit-learn": LinearRegression().fit(s.X, s.y),
     }
-    by_model = "coefficients histogram histograms information objective_path published"
+    by_model = "coefficients histogram histograms influence information objective_path "
+    by_model += "observed_expected published residuals"
     for what in by_model.split():
         yield from each(f"plots.{what}", "model", models, getattr(plots, what))
     render = partial(report.render_report, title="t")
@@ -322,8 +323,24 @@ def pictures() -> Iterator[Call]:
     yield accepted("plots.coefficients", lambda: draw([1.0, -0.5], level=0.9, most=1))
     yield from each("plots.coefficients", "oracle", oracles, draw)
     yield from each("report.render_report", "oracle", oracles, lambda v: render(s.model, oracle=v))
-    odd = {"level": ["x", None, NAN, 0, 1, 2, -1], "most": ["x", None, NAN, 0, -1, 1.5]}
+    odd = {"level": ["x", None, NAN, 0, 1, 2, -1], "most": ["x", None, NAN, 0, -1, 1.5],
+           "standardised": ["x", None, 2]}  # fmt: skip
     yield from each("plots.coefficients", "", keywords(odd), lambda v: draw(**v))
+    less = {"smallest": ["x", None, NAN, -1, 1.5], "table": ["x", 3, []], "ax": ["x", 3, []]}
+    for what in (plots.residuals, plots.observed_expected):
+        use = partial(what, s.model)
+        yield accepted(f"plots.{what.__name__}", use)
+        yield from each(f"plots.{what.__name__}", "", keywords(less), lambda v, use=use: use(**v))
+        yield Call(f"plots.{what.__name__}", "of matching", partial(what, s.matching))
+    yield accepted("plots.influence", partial(plots.influence, s.model))
+    wrong = {"most": ["x", None, NAN, 0, -1, 1.5], "ax": ["x", 3, []]}
+    yield from each("plots.influence", "", keywords(wrong), lambda v: plots.influence(s.model, **v))
+    yield Call("plots.effect", "of no formula", lambda: plots.effect(s.model, "a"))
+    formulas = ["x", 3, [], {}]
+    effect = partial(plots.effect, s.model, "a")
+    yield from each("plots.effect", "encoding", formulas, lambda v: effect(encoding=v))
+    yield from each("report.render_report", "encoding", formulas,
+                    lambda v: render(s.model, encoding=v))  # fmt: skip
     show, several = partial(plots.histogram, s.model), partial(plots.histograms, s.model)
     yield accepted("plots.histogram", lambda: show("00"))
     yield accepted("plots.recovered", lambda: plots.recovered(s.y, s.y, [-1.0, 0, 1]))

@@ -810,6 +810,22 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         return to_frame(glance(self._only_fit("glance"), self.method), backend)
 
+    def _repr_html_inner(self) -> str:
+        shown = self._summary_html()
+        return str(super()._repr_html_inner()) if shown is None else shown
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        shown = self._summary_html()
+        return (
+            bundle if shown is None or "text/html" not in bundle else bundle | {"text/html": shown}
+        )
+
+    def _summary_html(self) -> str | None:
+        """Return what a notebook shows of a fitted model; None where scikit-learn's is shown."""
+        fitted = hasattr(self, "_fits") and not self._several
+        return self.summary()._repr_html_() if fitted and self.method_ != "matching" else None
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         known = FAMILIES.get(self.family) if isinstance(self.family, str) else None

@@ -13,6 +13,7 @@
     │   └── SplitBlockError                a selection of rows cuts through a block
     ├── DomainError (ValueError)           a value the family cannot produce
     ├── ParameterError (ValueError)        a setting of the estimator
+    │   └── NoStandardErrorsError          an attribute that matching does not have
     ├── EngineError (RuntimeError)         machines that are gone, or cannot do what is asked
     ├── FormulaError (ValueError)          a formula that is not one, or not a harmless one
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
@@ -100,6 +101,10 @@ class DomainError(UnbinError, ValueError):
 
 class ParameterError(UnbinError, ValueError):
     """A parameter has a value it cannot take."""
+
+
+class NoStandardErrorsError(ParameterError, AttributeError):
+    """Standard errors of a method that has none: to ``hasattr`` they are not there."""
 
 
 class EngineError(UnbinError, RuntimeError):

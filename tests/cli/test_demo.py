@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.helpers.cli import run
+from tests.helpers.pages import columns
 
 
 def test_demo_prints_estimates_beside_the_truth(tmp_path):
@@ -33,3 +34,19 @@ def test_demo_shows_what_the_second_table_adds(tmp_path):
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "Table age group, sex" in html
     assert "What each table told" in html
+
+
+def test_its_report_shows_no_false_alarm(tmp_path):
+    """The model of the demonstration is right, and everything on its page says so."""
+    result = run("demo", "--output", tmp_path)
+    assert result.stderr == ""
+    html = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert '<div class="verdict ">' in html
+    assert "<strong>Estimated:</strong>" in html
+    assert not re.findall(r'class="said (vague|doubt)"', html)
+    verdicts = columns(html, "Table of coefficients")["verdict"]
+    assert [re.sub("<.*?>", "", cell) for cell in verdicts] == ["–", *["estimated"] * 3]
+    assert all(float(p) > 0.05 for p in columns(html, "The tables")["p"])
+    words = re.findall(r"<li>(.*?)</li>", html, re.S)
+    kinds = [word.split(":")[0].split(" hold ")[0] for word in words]
+    assert kinds == ["Goodness of fit", "The tables"]  # no warning among them

@@ -207,7 +207,7 @@ def test_a_model_beside_a_masked_report_holds_no_counts(folder, tmp_path):
     )
     assert masked.stderr.endswith(said)
     assert unbin.load(tmp_path / "out" / "model.json").published_ is None
-    assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()
+    assert "fewer than 11 people" in (tmp_path / "out" / "report.html").read_text()
     public = run(*args, "--public")
     assert said not in public.stderr
     assert public.stdout == masked.stdout
@@ -476,7 +476,7 @@ def test_counts_worked_out_from_another_table_are_masked(tables, tmp_path):
         "Small counts are masked in report.html, and model.json holds no counts: hidden counts of "
         "a table were narrowed by the others.\n"
     )
-    assert "(&lt;11)" in (tmp_path / "out" / "report.html").read_text()
+    assert "fewer than 11 people" in (tmp_path / "out" / "report.html").read_text()
 
 
 def test_robust_fits_levels_alone_and_an_untrusted_fit_is_said_on_the_command_line(tmp_path):

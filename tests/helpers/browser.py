@@ -102,6 +102,11 @@ class Browser:
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
+    def settle(self):
+        """Wait until the page has been laid out twice: what depends on scrolling comes second."""
+        wait = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        self.send("Runtime.evaluate", expression=wait, awaitPromise=True)
+
     def pdf(self):
         """Return the page as printed."""
         return base64.b64decode(self.send("Page.printToPDF", printBackground=True)["data"])

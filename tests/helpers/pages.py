@@ -44,3 +44,22 @@ def table(html, name):
     part = html[html.index(f'aria-label="{name}"') :]
     rows = re.findall(r"<tr.*?</tr>", part[: part.index("</table>")], re.S)
     return [re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.S) for row in rows]
+
+
+def value_of(cell):
+    """Return a number as a page writes it, and half a unit of its last digit."""
+    text = cell.replace("\N{MINUS SIGN}", "-").replace(",", "")
+    decimals = len(text.partition(".")[2])
+    return float(text), 0.5 * 10.0**-decimals
+
+
+def shows(cell, value):
+    """Tell whether a cell is a number rounded to the decimals it has."""
+    shown, reach = value_of(cell)
+    return abs(shown - value) <= reach * (1 + 1e-6) + 1e-12 * abs(value)
+
+
+def columns(html, name):
+    """Return the cells of the table in a box of a name, by the head of their column."""
+    head, *rows = table(html, name)
+    return {label: [row[k] for row in rows] for k, label in enumerate(head)}

@@ -32,6 +32,7 @@ def table(count, low=None):
         count,
         zero,
         zero + 1,
+        zero,
         False,
     )
 

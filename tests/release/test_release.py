@@ -401,11 +401,11 @@ def test_repr(release, text):
     assert repr(release) == text
     head, *lines = text.splitlines()
     html = release._repr_html_()
-    assert html.startswith(f"<table><caption>{head}</caption><tr><th>")
+    assert html.startswith(f"<table><caption>{head}</caption><tbody><tr><th ")
     assert html.count("<tr>") == len(lines)
     for line in lines:
         kind, words = line.strip().split(": ")
-        assert f"<tr><th>{kind}</th><td>{words}</td></tr>" in html
+        assert f'<tr><th scope="row">{kind}</th><td>{words}</td></tr>' in html
 
 
 def test_html_shows_no_block_names():
@@ -414,7 +414,8 @@ def test_html_shows_no_block_names():
     assert "script" not in release._repr_html_()
     assert release._repr_html_() == (
         "<table><caption>Release: 1 block, 1 person</caption>"
-        "<tr><th>values</th><td>1 block, known up to permutation</td></tr></table>"
+        '<tbody><tr><th scope="row">values</th><td>1 block, known up to permutation</td></tr>'
+        "</tbody></table>"
     )
 
 

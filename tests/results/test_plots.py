@@ -12,6 +12,7 @@ from tests.helpers.releases import rounded
 from unbin import plots
 from unbin.exceptions import ParameterError
 from unbin.permutation import PermutationTest
+from unbin.results.plots.bars import bars_of
 
 
 def bars(ax, label):
@@ -21,6 +22,18 @@ def bars(ax, label):
         [bar.get_x() + bar.get_width() / 2 for bar in container],
         [bar.get_height() for bar in container],
     )
+
+
+def areas(ax, label):
+    """Return the areas of the bars of a label; one person of all bars has the area of 1."""
+    (container,) = [each for each in ax.containers if each.get_label() == label]
+    return np.array([bar.get_height() * bar.get_width() for bar in container])
+
+
+def shares(ax):
+    """Return the share of each published bar in all."""
+    area = areas(ax, "published")
+    return area / area.sum()
 
 
 def dots(ax, label):
@@ -92,6 +105,9 @@ DRAW = {
     "histogram": lambda study, ax: plots.histogram(study.model, ax=ax),
     "histograms": lambda study, ax: plots.histograms(study.model, ax=ax),
     "recovered": lambda _, ax: plots.recovered([1.0], [1.0], [0, 2], ax=ax),
+    "residuals": lambda study, ax: plots.residuals(study.model, ax=ax),
+    "observed_expected": lambda study, ax: plots.observed_expected(study.model, ax=ax),
+    "influence": lambda study, ax: plots.influence(study.model, ax=ax),
     "objective_path": lambda study, ax: plots.objective_path(study.model, ax=ax),
     "permutation": lambda _, ax: plots.permutation(
         PermutationTest("error", 1.0, np.arange(5.0), 0.2), ax=ax
@@ -111,12 +127,18 @@ def test_a_histogram_has_the_published_and_fitted_counts(study):
     published = study.model.published_
     ax = plots.histogram(study.model, published.blocks[7])
     place, height = bars(ax, "published")
-    np.testing.assert_allclose(place, np.arange(5))
-    np.testing.assert_array_equal(height, published.count[7])
-    np.testing.assert_array_equal(ax.lines[0].get_ydata(), published.expected[7])
-    ticks = [float(label.get_text()) for label in ax.get_xticklabels()]
-    np.testing.assert_allclose(ticks, published.upper[:-1], rtol=0.01)
-    np.testing.assert_allclose(ax.get_xticks(), np.arange(4) + 0.5)
+    area = areas(ax, "published")
+    np.testing.assert_allclose(area / area.sum(), published.count[7] / published.n[7])
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), place)
+    width = area / height
+    marked = ax.lines[0].get_ydata() * width
+    np.testing.assert_allclose(marked / area.sum(), published.expected[7] / published.n[7])
+    ticks = [float(label.get_text().replace("−", "-")) for label in ax.get_xticklabels()]
+    kept = np.isin(ax.get_xticks(), published.upper)
+    assert kept.all()
+    np.testing.assert_allclose(ticks, ax.get_xticks(), rtol=0.01)
+    assert ax.get_xlabel() == "outcome"
+    assert ax.get_ylabel().startswith("people per ")
     title = ax.title
     assert title.get_text() == f"{plots.shorten(published.blocks[7], 20)} ({published.n[7]})"
     assert not title.get_parse_math()
@@ -125,9 +147,8 @@ def test_a_histogram_has_the_published_and_fitted_counts(study):
 
 def test_all_blocks_together(study):
     ax = plots.histogram(study.model)
-    np.testing.assert_array_equal(
-        bars(ax, "published")[1], study.model.published_.count.sum(axis=0)
-    )
+    count = study.model.published_.count.sum(axis=0)
+    np.testing.assert_allclose(shares(ax), count / count.sum())
     assert ax.get_title() == f"all blocks ({len(study.y):,})"
 
 
@@ -137,12 +158,13 @@ def test_masked_counts_are_not_drawn(study):
     b = int(np.flatnonzero(mask.any(axis=1) & ~mask.all(axis=1))[0])
     ax = plots.histogram(study.model, published.blocks[b], smallest=11)
     place, height = bars(ax, "published")
-    np.testing.assert_array_equal(np.round(place), np.flatnonzero(~mask[b]))
-    np.testing.assert_array_equal(height, published.count[b, ~mask[b]])
-    assert min(height) >= 11
-    np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.flatnonzero(~mask[b]))
+    whole = plots.histogram(study.model, published.blocks[b])
+    everywhere = np.array(bars(whole, "published")[0])
+    np.testing.assert_allclose(place, everywhere[~mask[b]])
+    np.testing.assert_allclose(shares(ax), shares(whole)[~mask[b]] / shares(whole)[~mask[b]].sum())
+    np.testing.assert_allclose(ax.lines[0].get_xdata(), place)
     place, height = bars(ax, "masked")
-    np.testing.assert_array_equal(np.round(place), np.flatnonzero(mask[b]))
+    np.testing.assert_allclose(place, everywhere[mask[b]])
     assert len(set(height)) == 1  # the same for 0 and for 10
 
 
@@ -153,8 +175,9 @@ def test_rough_counts_have_a_line_over_their_interval(study):
     (lines,) = ax.collections
     ends = np.array([segment[:, 1] for segment in lines.get_segments()])
     rough = published.low[20] < published.high[20]
-    np.testing.assert_array_equal(ends[:, 0], published.low[20, rough])
-    np.testing.assert_array_equal(ends[:, 1], published.high[20, rough])
+    width = bars_of(published, 20).scale[rough]
+    np.testing.assert_allclose(ends[:, 0], published.low[20, rough] * width)
+    np.testing.assert_allclose(ends[:, 1], published.high[20, rough] * width)
 
 
 def test_panels_are_worst_first_or_as_named(study):
@@ -164,10 +187,10 @@ def test_panels_are_worst_first_or_as_named(study):
     assert len(ax.child_axes) == 12
     worst = published.worst_first()
     for b, panel in zip(worst, ax.child_axes, strict=False):
-        np.testing.assert_array_equal(bars(panel, "published")[1], published.count[b])
+        np.testing.assert_allclose(shares(panel), published.count[b] / published.n[b])
     draws(ax)
     named = plots.histograms(study.model, published.blocks[[3, 1]]).child_axes
-    np.testing.assert_array_equal(bars(named[1], "published")[1], published.count[1])
+    np.testing.assert_allclose(shares(named[1]), published.count[1] / published.n[1])
     assert len(plots.histograms(study.model, str(published.blocks[0])).child_axes) == 1
 
 
@@ -184,7 +207,7 @@ def test_whole_numbers_are_named_by_bar():
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(0.25, "0.25"), (-3.0, "-3"), (999.6, "1000"), (9500, "9500"), (12_500, "12.5k"),
+    [(0.25, "0.25"), (-3.0, "−3"), (999.6, "1000"), (9500, "9500"), (12_500, "12.5k"),
      (2.5e6, "2.5M"), (3e9, "3G"), (0, "0")],
 )  # fmt: skip
 def test_edges_are_short(value, text):
@@ -293,15 +316,18 @@ def test_a_table_is_drawn_by_its_name(joint):
     first, second = joint.tables_
     name = str(second.published.blocks[3])
     ax = plots.histogram(joint, name, table=second.name)
-    np.testing.assert_array_equal(bars(ax, "published")[1], second.published.count[3])
+    np.testing.assert_allclose(shares(ax), second.published.count[3] / second.published.n[3])
     everybody = plots.histogram(joint, table=second.name)
-    np.testing.assert_allclose(bars(everybody, "published")[1], second.published.count.sum(axis=0))
+    total = second.published.count.sum(axis=0)
+    np.testing.assert_allclose(shares(everybody), total / total.sum())
     panels = plots.histograms(joint, table=second.name).child_axes
     assert len(panels) == 12
     worst = second.published.worst_first()[0]
-    np.testing.assert_array_equal(bars(panels[0], "published")[1], second.published.count[worst])
+    np.testing.assert_allclose(
+        shares(panels[0]), second.published.count[worst] / second.published.n[worst]
+    )
     default = plots.histogram(joint, str(first.published.blocks[3]))
-    np.testing.assert_array_equal(bars(default, "published")[1], first.published.count[3])
+    np.testing.assert_allclose(shares(default), first.published.count[3] / first.published.n[3])
 
 
 def test_tables_that_are_not_there(joint, study):

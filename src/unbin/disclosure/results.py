@@ -13,7 +13,7 @@ from unbin.disclosure.gains import Gain
 from unbin.disclosure.measures import Nearness
 from unbin.disclosure.protections import LAPLACE
 from unbin.disclosure.rules import CellCheck
-from unbin.disclosure.text import as_json, as_text
+from unbin.disclosure.text import as_html, as_json, as_text
 from unbin.disclosure.utility import Utility
 
 IN_TABLE, HELD_OUT = "in the table", "held out"
@@ -258,3 +258,6 @@ class Audit:
 
     def __str__(self) -> str:
         return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)

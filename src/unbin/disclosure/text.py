@@ -6,6 +6,7 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
+from unbin._html import grid, sentences
 from unbin.release.alignment import SMALL
 from unbin.release.words import plural
 
@@ -55,6 +56,19 @@ def as_text(audit: Audit) -> str:
             "rule's",
             *_together(audit),
             recommendation(audit),
+        ]
+    )
+
+
+def as_html(audit: Audit) -> str:
+    """Return the same for a notebook; every text is escaped."""
+    others = [] if not any(_unsure(table) for table in audit.tables) else [UNSURE]
+    others += [text for table in audit.tables for text in together_sentences(audit, table)]
+    return "".join(
+        [
+            sentences(recommendation(audit), others),
+            grid(_gain_table(audit), "Gains"),
+            grid(_cell_table(audit), "Cell rules"),
         ]
     )
 

@@ -26,7 +26,7 @@ from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
 from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.posterior import Posterior
-from unbin.likelihood.published import published_of
+from unbin.likelihood.published import means_of, published_of, quantiles_of
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
 from unbin.likelihood.shrinkage import NO_SLOPES, level_shift, table_range
@@ -92,7 +92,7 @@ def likelihood_fit(
     context = context if contextual else None
     found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
-    imputed = _imputed(laid_out[contextual], release, model.family, found)
+    imputed = _imputed(laid_out[contextual], release, model.family, found.without_influence())
     kept = None if imputed is None else laid_out[contextual]
     return replace(fit, selection=selection, imputed=imputed, people=kept)
 
@@ -292,8 +292,11 @@ def _of_tables(
             "diagnostics": diagnose(design, release, family, found, d),
             "n_blocks": len(release.n),
             "published": published_of(found, release.blocks, whole=whole, public=release.public),
+            "means": means_of(found, release.blocks, public=release.public),
+            "quantiles": quantiles_of(found, release.blocks, public=release.public),
         }
     known = release.known
+    less_known = known is not None and not known.disjoint
     tables = tuple(
         TableFit(
             name=name,
@@ -302,12 +305,9 @@ def _of_tables(
             block_sd=fit.block_sd,
             goodness_of_fit=goodness_of_fit(fit),
             published=published_of(
-                fit,
-                own.blocks,
-                whole=whole,
-                public=own.public,
-                less_known=known is not None and not known.disjoint,
+                fit, own.blocks, whole=whole, public=own.public, less_known=less_known
             ),
+            means=means_of(fit, own.blocks, public=own.public, less_known=less_known),
         )
         for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
     )

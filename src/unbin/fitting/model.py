@@ -16,7 +16,7 @@ from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.heldout import over_effects
 from unbin.likelihood.inference import Errors, GoodnessOfFit
-from unbin.likelihood.published import Published
+from unbin.likelihood.published import BlockMeans, BlockQuantiles, Published
 from unbin.likelihood.raking import Raking
 from unbin.likelihood.raking_joint import JointRaking
 from unbin.rows.contextual import Context
@@ -68,6 +68,8 @@ class TableFit:
     goodness_of_fit : GoodnessOfFit
     published : Published or None
         Published counts beside expected ones; None for a table of means.
+    means : BlockMeans or None
+        Published means beside expected ones.
     """
 
     name: str
@@ -76,6 +78,7 @@ class TableFit:
     block_sd: float
     goodness_of_fit: GoodnessOfFit
     published: Published | None
+    means: BlockMeans | None = None
 
     def with_edges(self, change: Callable[[FloatArray], FloatArray]) -> TableFit:
         """Return the same with the ends of the bins on another scale."""
@@ -152,6 +155,10 @@ class Fit:
         Held-out scores, where something was chosen by them.
     published : Published or None
         Published counts beside expected ones (likelihood); of the first of several tables.
+    means : BlockMeans or None
+        Published means beside expected ones, on the scale of the fit; of one table.
+    quantiles : BlockQuantiles or None
+        Published order statistics, and the shares of people expected below them.
     tables : tuple of TableFit
         Of a fit to several tables of the same people, else empty.
     n_observed : int
@@ -193,6 +200,8 @@ class Fit:
     people: Design | None = None
     selection: Selection | None = None
     published: Published | None = None
+    means: BlockMeans | None = None
+    quantiles: BlockQuantiles | None = None
     tables: tuple[TableFit, ...] = ()
     n_observed: int = 0
     df_residual: float = float("inf")
@@ -273,13 +282,22 @@ class Fit:
     @property
     def less_known(self) -> bool:
         """Whether counts are less people whose outcome is known, and so tell these outcomes."""
-        found = (self.published, *(table.published for table in self.tables))
+        found = [self.published, self.means, self.quantiles]
+        found += [each for table in self.tables for each in (table.published, table.means)]
         return any(each is not None and each.less_known for each in found)
 
     def without_counts(self) -> Fit:
-        """Return the fit without the counts it was made from."""
-        tables = tuple(replace(table, published=None) for table in self.tables)
-        return replace(self, published=None, tables=tables)
+        """Return the fit without the counts and means it was made from, and what tells them."""
+        tables = tuple(replace(table, published=None, means=None) for table in self.tables)
+        diagnostics = replace(self.diagnostics, influence=None)
+        return replace(
+            self,
+            published=None,
+            means=None,
+            quantiles=None,
+            tables=tables,
+            diagnostics=diagnostics,
+        )
 
 
 @dataclass(frozen=True, slots=True)

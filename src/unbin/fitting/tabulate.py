@@ -8,7 +8,7 @@ import numpy as np
 
 from unbin._checks import check_share
 from unbin._typing import FloatArray, IntArray
-from unbin.exceptions import ParameterError
+from unbin.exceptions import NoStandardErrorsError, ParameterError
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
 from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
@@ -21,7 +21,7 @@ _MOST_LINES = 12
 def covariance_of(fit: Fit) -> FloatArray:
     """Return the covariance of intercept and coefficients; raise where there is none."""
     if fit.covariance is None:
-        raise ParameterError(
+        raise NoStandardErrorsError(
             "standard errors: matching has none, because it treats imputed targets as observed; "
             "use method='likelihood'"
         )

@@ -8,8 +8,9 @@ from functools import partial
 
 import numpy as np
 
+from unbin._html import sentences
 from unbin._linalg import solve_scaled
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.families import Family
 from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.inference import (
@@ -37,6 +38,28 @@ _OVERDISPERSED = 1.5
 _LEVEL = 0.05
 _SHAPED = 0.5
 """Share of the information from the shape of histograms from which on it is pointed out."""
+
+
+_MOST_INFLUENTIAL = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """The blocks that move the coefficients most, the first of them first.
+
+    Attributes
+    ----------
+    table : (k,)
+        Which of several tables each block is of; 0 of a single one.
+    block : (k,) text
+    shift : (k, d)
+        How much of each coefficient is lost when the block is left out, in standard errors, to
+        first order (DFBETAS).
+    """
+
+    table: IntArray
+    block: TextArray
+    shift: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +112,8 @@ class Diagnostics:
         The tables of a fit to several; last "observed", if the outcome of some people is known.
     information : (T, d) or None
         The share of each of them in the information on each coefficient; columns sum to 1.
+    influence : Influence or None
+        The blocks whose absence would move a coefficient most; at most twenty.
     """
 
     identified: bool
@@ -110,6 +135,7 @@ class Diagnostics:
     warnings: tuple[str, ...] = field(default=())
     tables: tuple[str, ...] = ()
     information: FloatArray | None = None
+    influence: Influence | None = None
 
     @classmethod
     def of_status(
@@ -126,7 +152,8 @@ class Diagnostics:
         found = [self.reason, *(reason for reason in self.reasons if reason not in self.reason)]
         if self.goodness_of_fit is not None and np.isfinite(self.goodness_of_fit.ratio):
             fit = self.goodness_of_fit
-            found.append(f"goodness of fit: Q/df = {fit.ratio:.2f} (p = {fit.p_value:.3f})")
+            p = "p < 0.001" if fit.p_value < 0.001 else f"p = {fit.p_value:.3f}"
+            found.append(f"goodness of fit: Q/df = {fit.ratio:.2f} ({p})")
         if self.block_sd > 0:
             found.append(
                 f"block effects: people of a block share an effect of standard deviation "
@@ -136,6 +163,10 @@ class Diagnostics:
 
     def __str__(self) -> str:
         return "\n".join(self.sentences())
+
+    def _repr_html_(self) -> str:
+        first, *others = self.sentences()
+        return sentences(first, others)
 
 
 def efficiency(design: Design, family: Family, fit: LikelihoodFit) -> FloatArray:
@@ -162,7 +193,8 @@ def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a likelihood fit; the first ``d`` slopes are of features, further ones contextual."""
-    return _judged(design, family, fit, d, [str(block) for block in release.blocks])
+    found = _judged(design, family, fit, d, [str(block) for block in release.blocks])
+    return replace(found, influence=influence_of(design, [release], [fit], d))
 
 
 def diagnose_joint(
@@ -176,7 +208,23 @@ def diagnose_joint(
         _judged(design, family, fit, d, blocks),
         tables=told_by(tables.names, observed=fit.share is not None),
         information=np.stack(shares)[:, :d],
+        influence=influence_of(design, tables.releases, fit.tables, d),
     )
+
+
+def influence_of(
+    design: Design, releases: Sequence[Release], fits: Sequence[LikelihoodFit], d: int
+) -> Influence | None:
+    """Return the blocks of one or several tables that move a coefficient most."""
+    moved = [fit.influence for fit in fits if fit.influence is not None]
+    if len(moved) < len(fits):
+        return None
+    first = int(design.fit_intercept)
+    shift = np.concatenate(moved)[:, first : first + d]
+    table = np.repeat(np.arange(len(moved)), [len(each) for each in moved])
+    block = np.concatenate([release.blocks for release in releases])
+    order = np.argsort(-np.abs(shift).max(axis=1, initial=0.0), kind="stable")[:_MOST_INFLUENTIAL]
+    return Influence(table[order], block[order], shift[order])
 
 
 def told_by(tables: Sequence[str], *, observed: bool) -> tuple[str, ...]:

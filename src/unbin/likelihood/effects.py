@@ -130,6 +130,18 @@ class Pulls:
         return float(found)
 
 
+def level_residuals(sums: ScoreSums, variance: float) -> FloatArray:
+    """Return how far the level of each block lies from its expectation, in standard deviations.
+
+    a_b / sqrt(h_b + τ² h_b²), standard normal if the model is right; 0 of blocks without
+    information.
+    """
+    hold = sums.block_hold
+    noise = np.maximum(hold - sums.block_hidden, _LEAST_NOISE * hold) + variance * hold**2
+    used = hold > 1e-8
+    return np.where(used, sums.block_pull / np.sqrt(np.where(used, noise, 1.0)), 0.0)
+
+
 def effects_misfit(sums: ScoreSums, variance: float) -> FloatArray:
     """Return the part of each block's misfit that effects of this variance account for, (B,)."""
     share = variance / (1 + variance * sums.block_hold)

@@ -28,13 +28,15 @@ from unbin._watching import Status
 from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.effects import average_effect, effects_df, effects_misfit
+from unbin.likelihood.effects import average_effect, effects_df, effects_misfit, level_residuals
 from unbin.likelihood.location import locate
 from unbin.likelihood.moments import expected_statistics
+from unbin.likelihood.order import shares_below
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import misfit_without_effects
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.specification import Specification, Test, specify, testable
+from unbin.likelihood.statistics import PublishedOrder
 from unbin.release import Release
 from unbin.release.units import out_of_units
 
@@ -70,6 +72,8 @@ class LikelihoodFit:
         Expectation of Q at the true parameters, less the parameters fitted.
     block_misfit, block_df : (B,)
         The contribution of each block to Q, and its expectation.
+    block_residual : (B,)
+        How far the level of each block lies from its expectation, in standard deviations.
     log_score : float
         The predictive log score Σ c log(m / n) per person: the larger the better, comparable across
         families.
@@ -88,8 +92,14 @@ class LikelihoodFit:
         That intercept for the average person; 0 where large blocks do not differ from small ones.
     n_blocks : int
         Blocks with information.
-    means : (B,) or None
-        Published means as fitted, NaN where there is none.
+    means, expected_means : (B,) or None
+        Published means as fitted, NaN where there is none, and expected ones.
+    quantiles : PublishedOrder or None
+        Published order statistics that were fitted.
+    expected_shares : (B, J) or None
+        The share of each block expected at or below each of them.
+    influence : (B, len(theta)) or None
+        How far leaving a block out would move each parameter, to first order, in standard errors.
     tables : tuple of LikelihoodFit
         Of a fit to several tables: what is said above, of each of them. The fit as a whole then
         has the blocks of all, one table after the other, and everybody in the refined bins.
@@ -128,6 +138,7 @@ class LikelihoodFit:
     df: float
     block_misfit: FloatArray
     block_df: FloatArray
+    block_residual: FloatArray
     log_score: float
     status: Status
     n_iter: int
@@ -138,6 +149,10 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     means: FloatArray | None
+    expected_means: FloatArray | None = None
+    quantiles: PublishedOrder | None = None
+    expected_shares: FloatArray | None = None
+    influence: FloatArray | None = None
     tables: tuple[LikelihoodFit, ...] = ()
     share: FloatArray | None = None
     known: FloatArray | None = None
@@ -176,6 +191,10 @@ class LikelihoodFit:
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
             means=None if self.means is None else units.out(self.means),
+            expected_means=None if self.expected_means is None else units.out(self.expected_means),
+            quantiles=None
+            if self.quantiles is None
+            else replace(self.quantiles, value=units.out(self.quantiles.value)),
             location=None
             if self.location is None
             else LocationFit(
@@ -191,6 +210,11 @@ class LikelihoodFit:
                 alpha=self.shrunk.alpha / units.slope**2,
             ),
         )
+
+    def without_influence(self) -> LikelihoodFit:
+        """Return the fit without a row per block and parameter, once it has been judged."""
+        tables = tuple(replace(table, influence=None) for table in self.tables)
+        return replace(self, influence=None, tables=tables)
 
     def for_prediction(self) -> LikelihoodFit:
         """Return the fit with the parameters that predict: shrunk ones where the ridge acts."""
@@ -321,6 +345,7 @@ def infer(
     theta, nuisance = problem.coordinates.split(free)
     jacobian = problem.coordinates.jacobian(free)
     back = problem.coordinates.inverse_jacobian(free)
+    bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
     n_bins, mean = problem.counts.n_bins, sums.mean
     if problem.effects is not None:  # what is expected without looking at the blocks themselves
         mean = expected_statistics(replace(problem, effects=None), free)
@@ -334,6 +359,7 @@ def infer(
         df=df,
         block_misfit=block_misfit,
         block_df=block_df,
+        block_residual=level_residuals(sums, problem.block_variance),
         log_score=problem.counts.log_score(mean[:, :n_bins]),
         status=result.status,
         n_iter=result.n_iter,
@@ -344,11 +370,37 @@ def infer(
         block_average=average,
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
         means=None if problem.means is None else problem.means.mean,
+        expected_means=expected_means(problem, mean),
+        quantiles=problem.order,
+        expected_shares=None if problem.order is None else shares_below(problem, free),
+        influence=influence(scores @ bread @ jacobian.T, jacobian @ cov @ jacobian.T, len(theta)),
         df_residual=df_residual,
         errors=errors,
         specification=found,
         location=None if found is None else location_fit(problem, free, found),
     )
+
+
+def expected_means(problem: Problem, mean: FloatArray) -> FloatArray | None:
+    """Return the expected means of all blocks, (B,), of expected statistics (B, L)."""
+    if problem.means is None:
+        return None
+    return np.asarray(mean[:, -1] * problem.means.unit / np.maximum(problem.counts.n, 1))
+
+
+def influence(shift: FloatArray, covariance: FloatArray, size: int) -> FloatArray:
+    """Return what blocks add to the first ``size`` parameters, in standard errors (DFBETAS).
+
+    Parameters
+    ----------
+    shift : (B, p)
+        J⁻¹ times the score of each block: what leaving it out takes away, to first order.
+    covariance : (p, p)
+    size : int
+    """
+    error = np.sqrt(np.maximum(np.diag(covariance)[:size], 0.0))
+    told = error > 0
+    return np.where(told, shift[:, :size] / np.where(told, error, 1.0), 0.0)
 
 
 def location_fit(problem: Problem, free: FloatArray, found: Specification) -> LocationFit:
@@ -379,6 +431,7 @@ def at_location(
         model_covariance=jacobian @ found.model @ jacobian.T,
         location=LocationFit(theta, cov),
         errors=Errors.CR3,
+        influence=influence(found.leveraged() @ found.bread.T @ jacobian.T, cov, len(theta)),
         status=fit.status if converged else Status.NOT_CONVERGED,
         levels=True,
         robust=robust,

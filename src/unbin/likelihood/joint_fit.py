@@ -21,11 +21,11 @@ from unbin._watching import Status
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts, merge_unlikely
-from unbin.likelihood.effects import Pulls, average_effect, effects_misfit
+from unbin.likelihood.effects import Pulls, average_effect, effects_misfit, level_residuals
 from unbin.likelihood.evidence import Dispersion, level_dispersion
 from unbin.likelihood.fit import SINGULAR, hold_slopes
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.inference import LikelihoodFit, location_fit
+from unbin.likelihood.inference import LikelihoodFit, expected_means, influence, location_fit
 from unbin.likelihood.joint import (
     JointProblem,
     JointSums,
@@ -399,6 +399,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
     back = first.coordinates.inverse_jacobian(free)
     pairs = list(zip(problem.tables, sums.tables, strict=True))
     misfit = [own.block_misfit - effects_misfit(own, table.block_variance) for table, own in pairs]
+    residual = [level_residuals(own, table.block_variance) for table, own in pairs]
     average = [average_effect(own, table.block_variance, table.counts.n) for table, own in pairs]
     informed = [int((np.abs(own.block_scores).sum(axis=1) > 0).sum()) for own in sums.tables]
     counts = _refined_counts(problem, sums, theta, nuisance)
@@ -412,6 +413,7 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
         df=sums.df - _taken_by_tables(sums, by_people),
         block_misfit=np.concatenate(misfit),
         block_df=np.concatenate([own.block_df for own in sums.tables]),
+        block_residual=np.concatenate(residual),
         log_score=joint_log_score(problem, sums),
         status=result.status,
         n_iter=result.n_iter,
@@ -439,12 +441,17 @@ def _infer(problem: JointProblem, result: ScoringResult, penalty: FloatArray) ->
             df=float(own.block_df.sum()),
             block_misfit=misfit[t],
             block_df=own.block_df,
+            block_residual=residual[t],
             counts=table.counts,
             expected=own.mean[:, : table.counts.n_bins],
             block_sd=float(np.sqrt(table.block_variance)),
             block_average=average[t],
             n_blocks=informed[t],
             means=None if table.means is None else table.means.mean,
+            expected_means=expected_means(table, own.mean),
+            influence=influence(
+                own.block_scores @ bread @ jacobian.T, whole.covariance, len(theta)
+            ),
             share=share(own.information),
             specification=None,
             location=None,

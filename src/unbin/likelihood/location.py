@@ -60,10 +60,14 @@ class Location:
     model: FloatArray
     leverage: FloatArray
 
+    def leveraged(self) -> FloatArray:
+        """Return the scores as if their block had not been fitted, (B, p)."""
+        return self.scores / np.maximum(1 - self.leverage, _LEAST_OWN)[:, None]
+
     def covariance(self) -> FloatArray:
         """Return the covariance of the root by blocks, each as if it had not been fitted (CR3)."""
         tells = np.abs(self.scores).sum(axis=1) > 0
-        scores = (self.scores / np.maximum(1 - self.leverage, _LEAST_OWN)[:, None])[tells]
+        scores = self.leveraged()[tells]
         n = max(len(scores), 1)
         centred = scores - scores.sum(axis=0) / n
         meat = centred.T @ centred * ((n - 1) / n)

@@ -117,6 +117,36 @@ def order_moments(problem: Problem, free: FloatArray) -> OrderMoments:
     return OrderMoments(covariance, derivative, shift, inside, root)
 
 
+def shares_below(problem: Problem, free: FloatArray) -> FloatArray:
+    """Return the share of each block that is expected at or below each value, (B, J)."""
+    order = problem.order
+    assert order is not None
+    parts = problem.design.whole_blocks("quantiles and other order statistics")
+    theta, nuisance = problem.coordinates.split(free)
+    found = np.concatenate(list(parts.stream(below_part, problem.family, order, theta, nuisance)))
+    return np.where(order.valid, found, np.nan)
+
+
+@kernel
+def below_part(
+    rows: Rows,
+    family: Family,
+    published: PublishedOrder,
+    theta: FloatArray,
+    nuisance: FloatArray,
+) -> FloatArray:
+    """Return the expected shares of the blocks of some rows, (b, J)."""
+    order, first = published.take(rows.span), rows.start[:-1]
+    people = rows.weighed(np.ones(len(rows)))
+    code = np.repeat(np.arange(len(first)), np.diff(rows.start))
+    upper = np.where(order.valid, order.value, family.domain.low)[code].reshape(-1, 1)
+    lower = np.full(upper.shape, family.domain.low)
+    eta = np.repeat(rows.eta(theta), order.value.shape[1])
+    below = family.bins(eta, lower, upper, nuisance).probability.reshape(len(code), -1)
+    counted = np.add.reduceat(people[:, None] * below, first, axis=0)
+    return np.asarray(counted / np.add.reduceat(people, first)[:, None])
+
+
 @kernel
 def order_part(
     rows: Rows,

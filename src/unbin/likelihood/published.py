@@ -37,6 +37,9 @@ class Published:
         Counts that the fit expects.
     misfit, df : (B,)
         Contribution of each block to the misfit Q, and its expectation.
+    residual : (B,)
+        How far the level of each block lies from its expectation, in standard deviations; positive
+        where the outcome is larger than expected.
     whole : bool
         Whether the target takes whole numbers.
     public : bool
@@ -56,6 +59,7 @@ class Published:
     expected: FloatArray
     misfit: FloatArray
     df: FloatArray
+    residual: FloatArray
     whole: bool
     public: bool = False
     less_known: bool = False
@@ -101,14 +105,12 @@ class Published:
         return hide_more(self.count, small, self.valid(), smallest)
 
     def drawable(self, smallest: int) -> BoolArray:
-        """Mark the blocks that may be shown, shape (B,).
+        """Mark the blocks that may be shown, shape (B,): see :func:`drawable_sizes`."""
+        return drawable_sizes(self.n, smallest)
 
-        Those of ``smallest`` people and more; less others where the sizes of all that are shown
-        would reveal that of a smaller block.
-        """
-        small = self.n[None] < smallest
-        hidden = hide_more(self.n[None], small, np.ones_like(small), smallest)
-        return np.asarray(~hidden[0])
+    def whole_blocks(self, smallest: int) -> BoolArray:
+        """Mark the blocks that may be shown with all of their counts, shape (B,)."""
+        return self.drawable(smallest) & ~self.masked(smallest).any(axis=1)
 
     def shown_whole(self, smallest: int) -> bool:
         """Return whether nothing of the table is masked."""
@@ -133,18 +135,90 @@ class Published:
             expected=self.expected.sum(axis=0, keepdims=True),
             misfit=self.misfit.sum(keepdims=True),
             df=self.df.sum(keepdims=True),
+            residual=np.full(1, np.nan),
             whole=self.whole,
             public=self.public,
             less_known=self.less_known,
         )
 
 
-def smallest_shown(table: Published | None, public: bool | None) -> int:
+@dataclass(frozen=True, slots=True)
+class BlockStatistics:
+    """What was published of the B blocks beside their counts; see :class:`Published`.
+
+    Attributes
+    ----------
+    blocks : (B,) text
+    n, misfit, df, residual : (B,)
+    public, less_known : bool
+    """
+
+    blocks: TextArray
+    n: IntArray
+    misfit: FloatArray
+    df: FloatArray
+    residual: FloatArray
+    public: bool
+    less_known: bool
+
+    def __len__(self) -> int:
+        return len(self.blocks)
+
+    def drawable(self, smallest: int) -> BoolArray:
+        """Mark the blocks that may be shown, shape (B,): see :func:`drawable_sizes`."""
+        return drawable_sizes(self.n, smallest)
+
+    def shown_whole(self, smallest: int) -> bool:
+        """Return whether all blocks may be shown."""
+        return bool(self.drawable(smallest).all())
+
+
+@dataclass(frozen=True, slots=True)
+class BlockMeans(BlockStatistics):
+    """Published and expected means of the blocks that have one.
+
+    Attributes
+    ----------
+    mean, expected : (B,)
+    """
+
+    mean: FloatArray
+    expected: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class BlockQuantiles(BlockStatistics):
+    """Published order statistics of the blocks that have any, and what a fit expects below them.
+
+    Attributes
+    ----------
+    value : (B, J)
+        NaN in padding.
+    share, expected : (B, J)
+        The share of people at or below the value: as its rank says, and as the fit expects.
+    """
+
+    value: FloatArray
+    share: FloatArray
+    expected: FloatArray
+
+
+def drawable_sizes(n: IntArray, smallest: int) -> BoolArray:
+    """Mark the blocks whose sizes may be shown, shape (B,).
+
+    Those of ``smallest`` people and more; less others where the sizes of all that are shown would
+    reveal that of a smaller block.
+    """
+    small = n[None] < smallest
+    return np.asarray(~hide_more(n[None], small, np.ones_like(small), smallest)[0])
+
+
+def smallest_shown(table: Published | BlockStatistics | None, public: bool | None) -> int:
     """Return the smallest count to show: 0 of a public table, else the usual rule.
 
     Parameters
     ----------
-    table : Published or None
+    table : Published, BlockStatistics or None
     public : bool or None
         None: as the release says.
     """
@@ -217,7 +291,59 @@ def published_of(
         expected=np.where(valid, fit.expected, 0.0)[known],
         misfit=fit.block_misfit[known],
         df=fit.block_df[known],
+        residual=fit.block_residual[known],
         whole=whole,
         public=public,
         less_known=less_known,
+    )
+
+
+def means_of(
+    fit: LikelihoodFit, blocks: TextArray, *, public: bool, less_known: bool = False
+) -> BlockMeans | None:
+    """Return the means that a fit was made from beside expected ones; None without any.
+
+    Parameters as in :func:`published_of`.
+    """
+    if fit.means is None or fit.expected_means is None:
+        return None
+    known = np.isfinite(fit.means)
+    return BlockMeans(
+        *_shared_parts(fit, blocks, known),
+        public=public,
+        less_known=less_known,
+        mean=fit.means[known],
+        expected=fit.expected_means[known],
+    )
+
+
+def quantiles_of(fit: LikelihoodFit, blocks: TextArray, *, public: bool) -> BlockQuantiles | None:
+    """Return the order statistics that a fit was made from; None without any.
+
+    Parameters as in :func:`published_of`.
+    """
+    if fit.quantiles is None or fit.expected_shares is None:
+        return None
+    order, known = fit.quantiles, fit.quantiles.known
+    valid = order.valid[known]
+    return BlockQuantiles(
+        *_shared_parts(fit, blocks, known),
+        public=public,
+        less_known=False,
+        value=np.where(valid, order.value[known], np.nan),
+        share=np.where(valid, order.rank[known] / order.n[known, None], np.nan),
+        expected=np.where(valid, fit.expected_shares[known], np.nan),
+    )
+
+
+def _shared_parts(
+    fit: LikelihoodFit, blocks: TextArray, known: BoolArray
+) -> tuple[TextArray, IntArray, FloatArray, FloatArray, FloatArray]:
+    """Return what statistics of blocks have in common, of some blocks."""
+    return (
+        blocks[known],
+        fit.counts.n[known],
+        fit.block_misfit[known],
+        fit.block_df[known],
+        fit.block_residual[known],
     )

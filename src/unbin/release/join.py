@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 
 from unbin._checks import check_choice, check_flag
+from unbin._html import described
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -229,6 +230,9 @@ class JoinedTarget:
         if self.observed is not None:
             lines.append(f"  {self.observed!r}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return described(repr(self))
 
 
 def distinct_names(names: Sequence[str]) -> tuple[str, ...]:

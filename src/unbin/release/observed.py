@@ -10,6 +10,7 @@ import numpy as np
 
 from unbin._checks import check_flag
 from unbin._frames import as_floats, refuse_huge
+from unbin._html import described
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, AlignmentWarning, DomainError
 
@@ -60,6 +61,9 @@ class ObservedTarget:
 
     def __repr__(self) -> str:
         return f"ObservedTarget: {int(self.known.sum()):,} of {len(self):,} rows"
+
+    def _repr_html_(self) -> str:
+        return described(repr(self))
 
 
 def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from importlib import import_module
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 
 from unbin._checks import check_choice, check_flag, check_kind, check_number
 from unbin._frames import OUTSIDE, as_floats, as_text, block_name, to_frame
+from unbin._html import described
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
@@ -649,7 +649,4 @@ class Release:
         return import_module("unbin.results.plots").release(self, block, ax=ax)
 
     def _repr_html_(self) -> str:
-        head, *body = repr(self).splitlines()
-        rows = (line.strip().partition(": ") for line in body)
-        cells = "".join(f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, _, b in rows)
-        return f"<table><caption>{escape(head)}</caption>{cells}</table>"
+        return described(repr(self))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from unbin._html import described
 from unbin._typing import IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -117,6 +118,9 @@ class AggregatedTarget:
     def __repr__(self) -> str:
         head, *rest = repr(self.release).splitlines()
         return "\n".join([f"AggregatedTarget: {len(self):,} rows", f"  {head}", *rest])
+
+    def _repr_html_(self) -> str:
+        return described(repr(self))
 
 
 def is_release(value: Any) -> bool:

@@ -25,7 +25,7 @@ from unbin.exceptions import ModelFileError, UnbinError
 from unbin.fitting.model import Fit
 from unbin.likelihood.choice import Selection
 from unbin.likelihood.diagnostics import told_by
-from unbin.likelihood.published import Published, smallest_shown
+from unbin.likelihood.published import BlockStatistics, Published, smallest_shown
 from unbin.people.encoding import Encoding
 from unbin.results.codec import decode, encode
 
@@ -166,7 +166,8 @@ def _to_keep(fit: Fit, public: bool | None) -> Fit:
     Those less people whose outcome is known would tell their outcomes. Of several tables of the
     same people those of one would reveal what another one masks.
     """
-    found = [fit.published, *(table.published for table in fit.tables)]
+    found = [fit.published, fit.means, fit.quantiles]
+    found += [each for table in fit.tables for each in (table.published, table.means)]
     shown = (t is None or t.shown_whole(smallest_shown(t, public)) for t in found)
     return fit if all(shown) and not fit.less_known else fit.without_counts()
 
@@ -292,6 +293,13 @@ def _check_fit(fit: Fit, d: int) -> None:
     for table in (fit.published, *(each.published for each in fit.tables)):
         if table is not None:
             _check_published(table)
+    for means in (fit.means, *(each.means for each in fit.tables)):
+        if means is not None:
+            _check_blocks(means, "means", (len(means),), ("mean", "expected"))
+    if fit.quantiles is not None:
+        own = fit.quantiles
+        shape = (len(own), own.value.shape[-1] if own.value.ndim else 0)
+        _check_blocks(own, "quantiles", shape, ("value", "share", "expected"))
     for each in fit.tables:
         for name in ("n_people", "n_blocks", "block_sd"):
             _require_positive(np.array(getattr(each, name)), f"tables.{name}")
@@ -329,6 +337,10 @@ def _check_diagnostics(fit: Fit, d: int) -> None:
         values = getattr(found, name)
         if values is not None:
             _require_shape(values, (d,), f"diagnostics.{name}")
+    if found.influence is not None:
+        n_blocks = len(found.influence.block)
+        _require_shape(found.influence.table, (n_blocks,), "diagnostics.influence.table")
+        _require_shape(found.influence.shift, (n_blocks, d), "diagnostics.influence.shift")
     if len(found.verdicts) not in (0, d):
         raise ModelFileError(
             f"diagnostics.verdicts: must be one of each of {d} coefficients, got "
@@ -357,10 +369,21 @@ def _check_selection(selection: Selection) -> None:
         )
 
 
+def _check_blocks(
+    found: BlockStatistics, what: str, shape: tuple[int, ...], own: tuple[str, ...]
+) -> None:
+    """Raise unless statistics of blocks, ``own`` of them of a shape, go together."""
+    for name in ("n", "misfit", "df", "residual"):
+        _require_shape(getattr(found, name), (len(found),), f"{what}.{name}")
+    for name in own:
+        _require_shape(getattr(found, name), shape, f"{what}.{name}")
+    _require_positive(found.n, f"{what}.n")
+
+
 def _check_published(table: Published) -> None:
     n_blocks = len(table.blocks)
     shape = (n_blocks, table.lower.shape[-1] if table.lower.ndim else 0)
-    for name in ("n", "misfit", "df"):
+    for name in ("n", "misfit", "df", "residual"):
         _require_shape(getattr(table, name), (n_blocks,), f"published.{name}")
     for name in ("count", "low", "high", "expected"):
         values = getattr(table, name)

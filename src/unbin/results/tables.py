@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from unbin._typing import FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.fitting.model import TableFit
-from unbin.likelihood.published import Published
+from unbin.likelihood.published import (
+    BlockMeans,
+    BlockQuantiles,
+    BlockStatistics,
+    Published,
+)
 
 MOST_TABLES = 8
 """Tables, all others together counted as one, that a picture or a page has room for."""
@@ -20,6 +26,53 @@ def tables_of(model: AggregatedGLM) -> tuple[TableFit, ...]:
     found = model.tables_
     assert isinstance(found, tuple)
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What was published in one table, as far as the model still holds it.
+
+    ``name`` is empty of a single table.
+    """
+
+    name: str
+    counts: Published | None
+    means: BlockMeans | None = None
+    quantiles: BlockQuantiles | None = None
+
+    def __len__(self) -> int:
+        found = (self.counts, self.means, self.quantiles)
+        return max((len(each) for each in found if each is not None), default=0)
+
+    @property
+    def to_mask(self) -> Published | BlockStatistics | None:
+        """What says whom to mask: counts, else means or quantiles."""
+        found = (self.counts, self.means, self.quantiles)
+        return next((each for each in found if each is not None), None)
+
+    def shown_names(self, smallest: int) -> set[str]:
+        """Return the blocks of which nothing is masked, by name."""
+        found: set[str] = set()
+        for each in (self.means, self.quantiles):
+            if each is not None:
+                found |= set(map(str, each.blocks[each.drawable(smallest)]))
+        if self.counts is not None:
+            whole = self.counts.whole_blocks(smallest)
+            found |= set(map(str, self.counts.blocks[whole]))
+            found -= set(map(str, self.counts.blocks[~whole]))
+        return found
+
+
+def statistics_of(model: AggregatedGLM) -> tuple[Statistics, ...]:
+    """Return what was published in each table of a model of one target; empty without tables."""
+    several = tables_of(model)
+    if several:
+        return tuple(Statistics(table.name, table.published, table.means) for table in several)
+    if model.method_ != "likelihood":
+        return ()
+    counts, fit = model.published_, model._fits[0]
+    assert not isinstance(counts, list)
+    return (Statistics("", counts, fit.means, fit.quantiles),)
 
 
 def shares_by_table(model: AggregatedGLM) -> tuple[tuple[str, ...], FloatArray] | None:
@@ -40,7 +93,9 @@ def shares_by_table(model: AggregatedGLM) -> tuple[tuple[str, ...], FloatArray] 
     return shown, np.vstack([share[alone], others.sum(axis=0)])
 
 
-def drawable_tables(tables: Sequence[Published | None], smallest: Sequence[int]) -> list[bool]:
+def drawable_tables(
+    tables: Sequence[Published | BlockStatistics | None], smallest: Sequence[int]
+) -> list[bool]:
     """Mark the tables of the same people whose counts may be drawn on one page.
 
     Counts less people whose outcome is known tell these outcomes, and are never drawn. Sums of one
@@ -50,8 +105,8 @@ def drawable_tables(tables: Sequence[Published | None], smallest: Sequence[int])
 
     Parameters
     ----------
-    tables : sequence of Published or None
-        None where a table has no counts.
+    tables : sequence of Published, BlockStatistics or None
+        None where nothing of a table was kept.
     smallest : sequence of int
         Counts of fewer people are masked, table by table; 0 where everybody has the table.
     """

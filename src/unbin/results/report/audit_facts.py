@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from unbin.disclosure.measures import Nearness
-from unbin.disclosure.results import Audit, Disclosure, PlannedTable
+from unbin.disclosure.results import AttackResult, Audit, Disclosure, PlannedTable
 from unbin.disclosure.text import (
     attack_text,
     derived_text,
     least_text,
-    number,
-    p_text,
     people_text,
     percent,
 )
 from unbin.release.alignment import SMALL
+from unbin.results.numbers import NONE, column, decimals_for, number, p_value
 
-_NONE = "–"
+_GAIN, _USE = 3, 2
+"""Decimals of gains and of utilities."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +94,12 @@ def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> G
         table.name,
         found.people,
         attack_text(found),
-        number(gain.value),
-        f"{number(gain.low)} to {number(gain.high)}",
-        number(max(found.chance, 0.0)),
-        p_text(found.p_value),
-        number(found.beyond_public),
-        number(table.utility.value, 2),
+        number(gain.value, _GAIN),
+        f"{number(gain.low, _GAIN)} to {number(gain.high, _GAIN)}",
+        number(max(found.chance, 0.0), _GAIN),
+        p_value(found.p_value),
+        number(found.beyond_public, _GAIN),
+        number(table.utility.value, _USE),
         recommended,
     )
 
@@ -105,23 +107,30 @@ def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> G
 def attack_rows(table: PlannedTable) -> list[AttackRow]:
     """Return a row for each way of guessing; of fewer than ``SMALL`` people, dashes."""
     rows = []
-    for found in table.attacks:
+    error = np.array([found.all.mae for found in table.attacks])
+    for found, mae in zip(table.attacks, column(error, decimals_for(error)), strict=True):
         few = found.all.n < SMALL
         hidden = found.exposed.n < SMALL
         rows.append(
             AttackRow(
                 found.people,
                 found.attack,
-                _NONE if few else number(found.gain.value),
-                _NONE if few else number(found.all.r2),
-                _NONE if few else f"{found.all.mae:.4g}",
-                _NONE if few else _shares(found.all),
-                _NONE if hidden else f"{number(found.exposed_gain)}; {_shares(found.exposed)}",
+                NONE if few else number(found.gain.value, _GAIN),
+                NONE if few else number(found.all.r2, _GAIN),
+                NONE if few else mae,
+                NONE if few else _shares(found.all),
+                NONE
+                if hidden
+                else f"{number(found.exposed_gain, _GAIN)}; {_shares(found.exposed)}",
                 "" if found.identified in (None, True) else "not estimable",
                 found.chosen,
             )
         )
     return rows
+
+
+def _exposed(found: AttackResult) -> str:
+    return f"{number(found.exposed_gain, _GAIN)}; {_shares(found.exposed)}"
 
 
 def _shares(near: Nearness) -> str:
@@ -162,9 +171,9 @@ def change_rows(audit: Audit) -> list[ChangeRow]:
         rows.append(
             ChangeRow(
                 f"{table.level}, {table.bins} bins",
-                f"{number(before.r2)} → {number(table.r2)}",
-                f"{number(before.gain)} → {number(table.gain)}",
-                f"{number(before.utility.value, 2)} → {number(table.utility.value, 2)}",
+                f"{number(before.r2, _GAIN)} → {number(table.r2, _GAIN)}",
+                f"{number(before.gain, _GAIN)} → {number(table.gain, _GAIN)}",
+                f"{number(before.utility.value, _USE)} → {number(table.utility.value, _USE)}",
                 f"{before.cells.cells_under:,} → {_still_seen(table)}",
             )
         )
@@ -185,6 +194,6 @@ def facts(audit: Audit) -> list[tuple[str, str]]:
         ("Held out of the tables", people_text(audit.n_held_out)),
         ("Features", f"{len(audit.feature_names):,}"),
         ("Planned tables", f"{len(audit.tables):,}"),
-        ("Largest gain", number(audit.gain)),
+        ("Largest gain", number(audit.gain, _GAIN)),
         ("Errors", "squared, of the log" if audit.log else "squared"),
     ]

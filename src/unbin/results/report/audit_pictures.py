@@ -15,6 +15,8 @@ from unbin.results.report.svg import inline_svg
 
 _COLOURS = (plots.BLUE, plots.ORANGE, "#1b7837", "#762a83", "#543005", "#01665e")
 _MARKERS = "oDs^vP"
+_NEAR = 0.1
+"""Share of the axes within which numbers would cover each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,9 @@ def _trade(audit: Audit) -> Axes:
         utility = [table.utility.value for table in tables]
         ax.plot(gain, utility, color=colour, marker=marker, linestyle=style, markersize=5,
                 linewidth=1.2, label=name)  # fmt: skip
-        for table in tables:
-            ax.annotate(str(table.n_bins), (table.gain, table.utility.value), fontsize=8,
-                        textcoords="offset points", xytext=(5, 4), color=colour)  # fmt: skip
+    for (gain_at, utility_at), bins in _places(audit).items():
+        ax.annotate(", ".join(map(str, bins)), (gain_at, utility_at), fontsize=8,
+                    textcoords="offset points", xytext=(6, 4))  # fmt: skip
     ax.axhline(audit.min_utility, color=plots.GREY, linewidth=0.8, linestyle=":")
     best = audit.recommended
     if best is not None:
@@ -89,6 +91,16 @@ def _trade(audit: Audit) -> Axes:
     ax.set_xlim(-0.03, 1.03)
     ax.set_ylim(-0.03, 1.03)
     return ax
+
+
+def _places(audit: Audit) -> dict[tuple[float, float], list[int]]:
+    """Return the numbers of bins to be written at each place; tables close by share one."""
+    found: dict[tuple[float, float], list[int]] = {}
+    for table in audit.tables:
+        x, y = table.gain, table.utility.value
+        at = next((p for p in found if abs(p[0] - x) < _NEAR and abs(p[1] - y) < _NEAR), (x, y))
+        found[at] = sorted({*found.get(at, []), table.n_bins})
+    return found
 
 
 def _axes(height: float) -> Axes:

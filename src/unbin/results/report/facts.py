@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,26 +13,48 @@ from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.summary import Coefficients
 from unbin.likelihood.choice import Selection
+from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
+from unbin.people.encoding import Encoding
+from unbin.people.formulas import quote
+from unbin.results.numbers import NONE, column, decimals_for, interval, number, p_value, significant
+from unbin.results.numbers import share as share_text
 from unbin.results.tables import MOST_TABLES, tables_of
 
-_NONE = "–"
 _MOST_NAMED = 3
 """Tables named beside a coefficient, of many."""
+_RATIOS = {
+    "poisson": "rate ratio",
+    "negative-binomial": "rate ratio",
+    "gamma": "ratio of means",
+    "binomial": "odds ratio",
+    "beta-binomial": "odds ratio",
+    "ordinal": "odds ratio",
+}
+_MOST_RATIO = 1e6
+"""Ratios from this on are not written."""
+_RATIO_DECIMALS = 3
+_SAID = {NONE: "none", IMPRECISE: "vague", NOT_ESTIMABLE: "doubt"}
 
 
 @dataclass(frozen=True, slots=True)
 class CoefficientRow:
-    """One line of the coefficient table; a dash where there is nothing to say."""
+    """One line of the coefficient table; a dash where there is nothing to say.
+
+    ``said`` is the colour of the verdict. A reference level has a name and no more.
+    """
 
     name: str
-    estimate: str
-    error: str
-    interval: str
-    p_value: str
-    held: str
-    shape: str
-    verdict: str
-    oracle: str
+    estimate: str = NONE
+    error: str = NONE
+    interval: str = NONE
+    p_value: str = NONE
+    verdict: str = NONE
+    said: str = "none"
+    ratio: str = NONE
+    held: str = NONE
+    shape: str = NONE
+    oracle: str = NONE
+    reference: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,36 +91,40 @@ class ScoreRow:
 
 def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
     """Return what was fitted, and how; fewer people than ``smallest`` are masked."""
-    found = [
-        ("Family", str(model.family_)),
-        ("Method", model.method_),
-        ("People", people(model.n_people_, smallest)),
-        ("Ridge (alpha)", f"{model.alpha_:.3g}"),
-        ("Dispersion", f"{model.dispersion_:.4g}"),
-    ]
-    if model.method_ != "observed":
-        found.insert(3, ("Blocks", f"{model.n_blocks_:,}"))
+    found = [("Family", str(model.family_)), ("Method", model.method_)]
+    if model.target_transform is not None:
+        found.append(("Outcome", f"{model.target_transform} of the published one"))
+    found.append(("People", people(model.n_people_, smallest)))
     if model.n_observed_:
-        found.insert(3, ("Outcome known", people(model.n_observed_, smallest)))
+        found.append(("Outcome known", people(model.n_observed_, smallest)))
+    if model.method_ != "observed":
+        found.append(("Blocks", f"{model.n_blocks_:,}"))
+    found.append(("Ridge (alpha)", _ridge(model.alpha_)))
+    found.append(("Dispersion", significant(model.dispersion_)))
     if model.method_ == "likelihood":
-        found.append(("Block effects (sd)", f"{model.block_sd_:.3g}"))
+        found.append(("Block effects (sd)", significant(model.block_sd_)))
     return found
+
+
+def _ridge(alpha: float) -> str:
+    return "none" if alpha == 0 else "infinite" if np.isinf(alpha) else significant(alpha)
 
 
 def table_rows(model: AggregatedGLM, smallest: int) -> list[TableRow]:
     """Return what the fit says of each of several tables; few people outside one are masked."""
+    effects = np.array([table.block_sd for table in tables_of(model)])
     return [
         TableRow(
             table.name,
             _people_inside(table.n_people, model.n_people_, smallest),
             f"{table.n_blocks:,}",
-            f"{table.goodness_of_fit.ratio:.2f}"
-            if np.isfinite(table.goodness_of_fit.ratio)
-            else _NONE,
-            _p_value(table.goodness_of_fit.p_value),
-            f"{table.block_sd:.3g}",
+            number(table.goodness_of_fit.ratio, 2),
+            p_value(table.goodness_of_fit.p_value),
+            effect,
         )
-        for table in tables_of(model)
+        for table, effect in zip(
+            tables_of(model), column(effects, decimals_for(effects)), strict=True
+        )
     ]
 
 
@@ -111,7 +138,7 @@ def told_by_table(model: AggregatedGLM) -> Told | None:
         return None
     features = feature_names(model)
     if len(found.tables) <= MOST_TABLES:
-        rows = (tuple(map(_share, share)) for share in found.information.T)
+        rows = (tuple(map(share_text, share)) for share in found.information.T)
         head = found.tables
     else:
         rows = (_most(found.tables, share) for share in found.information.T)
@@ -122,9 +149,9 @@ def told_by_table(model: AggregatedGLM) -> Told | None:
 def _most(tables: tuple[str, ...], share: FloatArray) -> tuple[str, ...]:
     order = np.argsort(-share, kind="stable")[:_MOST_NAMED]
     named = [
-        f"{tables[k]} ({_share(share[k])})".replace(" %", "\N{NO-BREAK SPACE}%") for k in order
+        f"{tables[k]} ({share_text(share[k])})".replace(" %", "\N{NO-BREAK SPACE}%") for k in order
     ]
-    return (*named, _share(share.sum() - share[order].sum()))
+    return (*named, share_text(share.sum() - share[order].sum()))
 
 
 def _people_inside(n: int, everybody: int, smallest: int) -> str:
@@ -139,16 +166,19 @@ def people(n: int, smallest: int) -> str:
 
 
 def coefficient_rows(
-    model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, level: float
+    model: AggregatedGLM,
+    oracle: AggregatedGLM | ArrayLike | None,
+    level: float,
+    encoding: Encoding | None = None,
 ) -> list[CoefficientRow]:
-    """Return every coefficient with what is known about it."""
+    """Return every coefficient with what is known about it, after its reference level."""
     table = _coefficients(model, level)
     d = model.n_features_in_
     context = model.contextual_coef_
     n_context = 0 if context is None else int(np.isfinite(context).sum())
     first = len(table.names) - d - n_context  # 1 with an intercept
     held, shaped, seen = np.full((3, len(table.names)), np.nan)
-    said, verdicts = model.diagnostics_, [_NONE] * len(table.names)
+    said, verdicts = model.diagnostics_, [NONE] * len(table.names)
     if said.efficiency is not None:
         held[first : first + d] = said.efficiency
     if said.shape_share is not None:
@@ -159,24 +189,68 @@ def coefficient_rows(
         seen[:first], seen[first : first + d] = oracle.intercept_, oracle.coef_
     elif oracle is not None:
         seen[first : first + d] = oracle
+    digits = decimals_for(table.estimate, table.standard_error)
+    low, high = table.interval().T
     rows = zip(
-        table.names, table.estimate, table.standard_error, table.interval(), table.p, held, shaped,
-        verdicts, seen, strict=True,
-    )  # fmt: skip
-    return [
-        CoefficientRow(
-            name,
-            _number(estimate),
-            _number(error),
-            f"{_number(low)} to {_number(high)}" if np.isfinite(error) else _NONE,
-            _p_value(p),
-            _share(share),
-            _share(shape),
-            verdict,
-            _number(truth),
-        )
-        for name, estimate, error, (low, high), p, share, shape, verdict, truth in rows
-    ]
+        table.names,
+        column(table.estimate, digits),
+        column(table.standard_error, digits),
+        interval(column(low, digits), column(high, digits)),
+        map(p_value, table.p),
+        verdicts,
+        [_SAID.get(verdict, "") for verdict in verdicts],
+        _ratios(table, first),
+        map(share_text, held),
+        map(share_text, shaped),
+        column(seen, digits),
+        strict=True,
+    )
+    found = [CoefficientRow(*row) for row in rows]
+    for place, name in reversed(reference_levels(encoding, table.names)):
+        found.insert(place, CoefficientRow(name, estimate="reference", reference=True))
+    return found
+
+
+def ratio_name(model: AggregatedGLM) -> str:
+    """Return what exp(coefficient) is called; empty where it is nothing."""
+    if model.target_transform == "log":
+        return "ratio"
+    return _RATIOS.get(str(model.family_), "")
+
+
+def _ratios(table: Coefficients, first: int) -> list[str]:
+    """Return exp(coefficient) with its interval; none of the intercept."""
+    with np.errstate(over="ignore"):
+        value, low, high = np.exp(np.column_stack([table.estimate, table.interval()])).T
+    value[:first] = np.nan
+    known = np.isfinite(value) & (value < _MOST_RATIO) & (high < _MOST_RATIO)
+    reach = np.where(known, np.minimum(high - value, value - low) / 2, np.nan)
+    digits = [min(k, _RATIO_DECIMALS) for k in decimals_for(np.where(known, value, np.nan), reach)]
+    ends = interval(column(low, digits), column(high, digits))
+    rows = zip(column(np.where(known, value, np.nan), digits), ends, known, strict=True)
+    return [f"{text} ({inside})" if inside != NONE and ok else text for text, inside, ok in rows]
+
+
+def reference_levels(encoding: Encoding | None, names: Sequence[str]) -> list[tuple[int, str]]:
+    """Return the reference level of each categorical term, and the place of its first level."""
+    found = []
+    if encoding is None:
+        return []
+    for variable, known in zip(encoding.formula.variables, encoding.categories, strict=True):
+        if known is None:
+            continue
+        quoted = quote(variable.column)
+        heads: dict[str, list[tuple[int, str]]] = {}
+        for place, name in enumerate(names):
+            head, bracket, level = name.partition("[T.")
+            own = head == quoted or (head.startswith((f"C({quoted})", f"C({quoted},")))
+            if bracket and own and level[:-1] in known and ":" not in head:
+                heads.setdefault(head, []).append((place, level[:-1]))
+        for head, levels in heads.items():
+            left = [level for level in known if level not in {text for _, text in levels}]
+            if len(left) == 1:
+                found.append((levels[0][0], f"{head}[{left[0]}]"))
+    return sorted(found)
 
 
 def score_rows(selection: Selection | None) -> list[ScoreRow]:
@@ -192,9 +266,9 @@ def score_rows(selection: Selection | None) -> list[ScoreRow]:
     return [
         ScoreRow(
             selection.family[k],
-            f"{selection.alpha[k]:.3g}",
+            _ridge(selection.alpha[k]),
             "yes" if selection.contextual[k] else "no",
-            f"{selection.score[k]:.4f}",
+            number(selection.score[k], 4),
             _behind(best - selection.score[k], selection.error[k]),
             k == selection.chosen,
         )
@@ -212,19 +286,5 @@ def _coefficients(model: AggregatedGLM, level: float) -> Coefficients:
         return Coefficients(("intercept", *feature_names(model)), estimate, missing, level)
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.2g} %" if np.isfinite(value) else _NONE
-
-
 def _behind(gap: float, error: float) -> str:
     return "best" if gap == 0 else f"{gap:.4f} ± {error:.4f}"
-
-
-def _p_value(p: float) -> str:
-    if not np.isfinite(p):
-        return _NONE
-    return "<0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if np.isfinite(value) else _NONE

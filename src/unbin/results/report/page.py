@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -21,23 +22,27 @@ from unbin._io import write_texts
 from unbin._typing import ArrayLike
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.likelihood.published import Published, smallest_shown
+from unbin.fitting.inputs import feature_names
+from unbin.likelihood.published import smallest_shown
 from unbin.likelihood.verdicts import IMPRECISE
+from unbin.people.encoding import Encoding
 from unbin.results.report.facts import (
     coefficient_rows,
     facts,
     people,
+    ratio_name,
     score_rows,
     table_rows,
     told_by_table,
 )
 from unbin.results.report.pictures import draw
 from unbin.results.report.svg import SETTINGS
-from unbin.results.tables import tables_of
+from unbin.results.tables import statistics_of
 
 _LEVEL = 0.95
 _ELSEWHERE = ("Status: ", "Table ", "Most information: ", "Information from the shape ")
 """How the notes of a summary begin that have a section of their own."""
+_NUMBERED = re.compile(r"\b(the effect of|outcome changes with) feature ([0-9]+)\b")
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -50,12 +55,13 @@ def render_report(
     inputs: Mapping[str, str] = NO_INPUTS,
     created: datetime | str | None = None,
     public: bool | None = None,
+    encoding: Encoding | None = None,
 ) -> str:
     """Return the report of a fit: one page that needs nothing else, not even a network.
 
-    Counts and blocks under 11 people are masked unless the table is public, and imputed targets are
-    never in it. Where any of several tables has such counts only the first is drawn, or those that
-    are public: sums of another would reveal what is masked. The same fit gives the same page.
+    Blocks with counts under 11 people are not drawn unless the table is public, and imputed targets
+    are never in it. Where any of several tables has such counts only the first is drawn, or those
+    that are public: sums of another would reveal what is masked. The same fit gives the same page.
 
     Parameters
     ----------
@@ -73,6 +79,9 @@ def render_report(
     public : bool, optional
         Whether everybody has the table already: then nothing is masked. When left out, as the
         release says (``release.public``).
+    encoding : Encoding, optional
+        What the formula became, for reference levels and curves; that of the model where it was
+        fitted by a formula.
     """
     check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
@@ -80,11 +89,14 @@ def render_report(
         raise ParameterError(
             "report: needs a model of one target, got several; fit them one by one"
         )
-    counts = [table.published for table in tables_of(model)] or [_counts(model)]
-    smallest_of = [smallest_shown(each, public) for each in counts]
-    smallest = max(smallest_of)
+    encoding = getattr(model, "encoding_", None) if encoding is None else encoding
+    if encoding is not None:
+        check_kind("encoding", encoding, Encoding, instead="that of the fit")
+    statistics = statistics_of(model)
+    smallest_of = [smallest_shown(each.to_mask, public) for each in statistics]
+    smallest = max(smallest_of, default=smallest_shown(None, public))
     with style.context(["default", SETTINGS]):
-        pictures = draw(model, oracle, smallest_of)
+        pictures = draw(model, oracle, smallest_of, encoding)
     return template("page.html.j2").render(
         title=title,
         method=model.method_,
@@ -99,7 +111,9 @@ def render_report(
         told=told_by_table(model),
         smallest=smallest,
         level=f"{100 * _LEVEL:g} %",
-        coefficients=coefficient_rows(model, oracle, _LEVEL),
+        coefficients=coefficient_rows(model, oracle, _LEVEL, encoding),
+        ratio=ratio_name(model),
+        intercept=bool(model.fit_intercept),
         has_oracle=oracle is not None,
         scores=score_rows(model.selection_),
         n_tried=0 if model.selection_ is None else len(model.selection_.score),
@@ -122,15 +136,10 @@ def _observed(model: AggregatedGLM, smallest: int) -> str:
     return f"{people(n, smallest)} people" if n else ""
 
 
-def _counts(model: AggregatedGLM) -> Published | None:
-    table = model.published_
-    return table if isinstance(table, Published) else None
-
-
 def _verdict(model: AggregatedGLM) -> tuple[str, str, str]:
     """Return the colour of the verdict, its first words and the rest of it."""
     found = model.diagnostics_
-    head, _, rest = found.reason.partition(": ")
+    head, _, rest = _named(found.reason, model).partition(": ")
     if not rest:
         head, rest = "", head
     if not found.trusted:
@@ -141,8 +150,17 @@ def _verdict(model: AggregatedGLM) -> tuple[str, str, str]:
 def _words(model: AggregatedGLM) -> list[str]:
     """Return verdict, fit and efficiency in sentences that the page does not have yet."""
     if model.method_ == "likelihood":
-        return [note for note in model.summary().notes if not note.startswith(_ELSEWHERE)]
-    return [word for word in model.diagnostics_.sentences() if word != model.status_.value]
+        found = [note for note in model.summary().notes if not note.startswith(_ELSEWHERE)]
+    else:
+        found = [word for word in model.diagnostics_.sentences() if word != model.status_.value]
+    others = [_named(word, model) for word in found if word != model.diagnostics_.reason]
+    return [word[0].upper() + word[1:] for word in others]
+
+
+def _named(text: str, model: AggregatedGLM) -> str:
+    """Return a sentence with the name of the feature that it numbers."""
+    names = feature_names(model)
+    return _NUMBERED.sub(lambda found: f"{found[1]} {names[int(found[2])]}", text)
 
 
 def when(created: datetime | str | None) -> str | None:

@@ -12,22 +12,30 @@ from matplotlib.figure import Figure
 
 from unbin._typing import ArrayLike, BoolArray, IntArray
 from unbin.estimator import AggregatedGLM
+from unbin.exceptions import ParameterError
 from unbin.likelihood.published import Published
+from unbin.people.encoding import Encoding
 from unbin.release.derivation import possible_counts
 from unbin.release.words import plural
 from unbin.results import plots
+from unbin.results.plots.blocks import draw_influence, levels_of
+from unbin.results.plots.effects import curved_columns
+from unbin.results.plots.terms import differ_wildly
 from unbin.results.report.svg import inline_svg
-from unbin.results.tables import drawable_tables, shares_by_table, tables_of
+from unbin.results.tables import Statistics, drawable_tables, shares_by_table, statistics_of
 
 _MOST_PANELS = 12
+_MOST_WORST = 8
 _MOST_TERMS = 40
+_MOST_INFLUENTIAL = 10
 _MOST_OF_TABLES = 36
 """Panels of all of several tables, unless there are so many that each has two."""
-_REVEALING = "Its counts are not drawn: with them, counts that are masked could be worked out."
+_REVEALING = "Its numbers are not drawn: with them, counts that are masked could be worked out."
 _LESS_KNOWN = (
-    "Its counts are not drawn: without the people whose outcome is known they would tell these "
+    "Its numbers are not drawn: without the people whose outcome is known they would tell these "
     "outcomes."
 )
+_NOTHING = "Nothing of it was kept to draw."
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +47,54 @@ class Panels:
 
 
 @dataclass(frozen=True, slots=True)
+class TablePictures:
+    """What is drawn of one table; pictures are None where that is nothing, and ``note`` says why.
+
+    Attributes
+    ----------
+    name : str
+        Empty of a single table.
+    note : str
+        Which blocks are drawn.
+    residuals, levels : Markup or None
+    fitted, published : Panels or None
+        Histograms of the blocks that fit worst, and of the largest.
+    quantiles : bool
+        Whether ``levels`` are shares below published quantiles.
+    """
+
+    name: str
+    note: str
+    residuals: Markup | None = None
+    levels: Markup | None = None
+    fitted: Panels | None = None
+    published: Panels | None = None
+    quantiles: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Pictures:
     """All pictures of a report.
 
-    Panels are None where no counts were published. Of several tables, ``tables`` has the panels of
-    each, and ``information`` what each told.
+    ``information`` is None for one table, ``path`` and ``influence`` where nothing was kept.
+    ``standardised`` tells whether coefficients are on the standardised scale; ``curves`` has those
+    of splines, by column.
     """
 
     coefficients: Markup
-    path: Markup | None
-    published: Panels | None
-    fitted: Panels | None
+    standardised: bool
+    curves: tuple[tuple[str, Markup], ...]
     information: Markup | None
-    tables: tuple[Panels, ...]
+    tables: tuple[TablePictures, ...]
+    influence: Markup | None
+    path: Markup | None
 
 
 def draw(
-    model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, smallest: Sequence[int]
+    model: AggregatedGLM,
+    oracle: AggregatedGLM | ArrayLike | None,
+    smallest: Sequence[int],
+    encoding: Encoding | None = None,
 ) -> Pictures:
     """Draw everything; call it under the settings of :mod:`unbin.results.report.svg`.
 
@@ -65,93 +104,47 @@ def draw(
     oracle : AggregatedGLM or (d,), optional
     smallest : sequence of int
         Counts of fewer people are masked, table by table.
+    encoding : Encoding, optional
+        What the formula became.
     """
-    table = model.published_
     path = None
     if len(model.objective_path_):
         axes = plots.objective_path(model, ax=_axes(4.2, 2.4))
         path = inline_svg(axes, name="path", title="Progress of the solver")
-    published, fitted = None, None
-    tables = _of_tables(model, smallest) if tables_of(model) else ()
-    if not tables and isinstance(table, Published):
-        counts = _Counts(model, table, smallest[0])
-        published, fitted = counts.published(), counts.fitted(counts.largest())
+    statistics = statistics_of(model)
+    may = drawable_tables([each.to_mask for each in statistics], smallest)
+    standardised = differ_wildly(model)
     return Pictures(
-        _coefficients(model, oracle), path, published, fitted, _information(model), tables
+        _coefficients(model, oracle, standardised=standardised),
+        standardised,
+        _curves(model, encoding),
+        _information(model),
+        _of_tables(model, statistics, smallest, may),
+        _influence(model, statistics, smallest, may),
+        path,
     )
 
 
-def _coefficients(model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None) -> Markup:
+def _coefficients(
+    model: AggregatedGLM, oracle: AggregatedGLM | ArrayLike | None, *, standardised: bool
+) -> Markup:
     n_terms = min(model.n_features_in_, _MOST_TERMS)
-    axes = _axes(5.2, 1.1 + 0.3 * n_terms)
-    plots.coefficients(model, oracle, most=_MOST_TERMS, ax=axes)
+    axes = _axes(5.6, 1.1 + 0.3 * n_terms)
+    plots.coefficients(model, oracle, most=_MOST_TERMS, standardised=standardised, ax=axes)
     return inline_svg(axes, name="coefficients", title="Coefficients with their intervals")
 
 
-@dataclass(frozen=True, slots=True)
-class _Counts:
-    """The counts of a table, one of several if it has a name, as far as they may be drawn."""
-
-    model: AggregatedGLM
-    table: Published
-    smallest: int
-    name: str | None = None
-    prefix: str = ""
-    most: int = _MOST_PANELS
-
-    def published(self) -> Panels:
-        """Draw the largest blocks."""
-        shown = self.largest()
-        panels = [self._panel(b, f"p{k}", fitted=False) for k, b in enumerate(shown)]
-        return self._panels(panels, f"{len(shown)} {self._of_all()}, the largest first.")
-
-    def fitted(self, beside: IntArray | None = None) -> Panels:
-        """Draw the blocks that fit worst, and all together if that is safe.
-
-        ``beside`` are blocks that are shown elsewhere on the page.
-        """
-        shown, panels = self._chosen(self.table.worst_first()), []
-        known = shown if beside is None else np.union1d(beside, shown)
-        if len(shown) and total_is_safe(self.table, known, self.smallest):
-            axes = plots.histogram(self.model, table=self.name, ax=_panel_axes())
-            title = "All blocks: published and fitted"
-            panels = [inline_svg(axes, name=f"{self.prefix}all", title=title)]
-            shown = shown[: self.most - 1]
-        panels += [self._panel(b, f"f{k}", fitted=True) for k, b in enumerate(shown)]
-        return self._panels(panels, f"{len(shown)} {self._of_all()}, the worst fit first.")
-
-    def largest(self) -> IntArray:
-        """Return the places of the blocks to be drawn, the largest first."""
-        return self._chosen(self.table.largest_first())
-
-    def _may(self) -> BoolArray:
-        seen = self.table.valid() & ~self.table.masked(self.smallest)
-        return self.table.drawable(self.smallest) & seen.any(axis=1)
-
-    def _chosen(self, order: IntArray) -> IntArray:
-        return order[self._may()[order]][: self.most]
-
-    def _of_all(self) -> str:
-        return f"of {plural(len(self.table), 'block')}"
-
-    def _panels(self, panels: list[Markup], note: str) -> Panels:
-        left_out = int((~self._may()).sum())
-        if left_out == len(self.table):
-            few = f"No block has counts of {self.smallest} people or more, so none is drawn."
-            return Panels((), few)
-        if left_out:
-            note += f" {plural(left_out, 'block')} whose counts are too small left out."
-        return Panels(tuple(panels), note)
-
-    def _panel(self, b: int, name: str, *, fitted: bool) -> Markup:
-        block = str(self.table.blocks[b])
-        axes = plots.histogram(
-            self.model, block, table=self.name, fitted=fitted, smallest=self.smallest,
-            ax=_panel_axes(),
-        )  # fmt: skip
-        what = "published and fitted histogram" if fitted else "published histogram"
-        title = f"Block {plots.shorten(block, 60)}: {what}"
-        return inline_svg(axes, name=f"{self.prefix}{name}", title=title)
+def _curves(model: AggregatedGLM, encoding: Encoding | None) -> tuple[tuple[str, Markup], ...]:
+    """Draw the effects of columns with splines whose range is known."""
+    found = []
+    for k, column in enumerate([] if encoding is None else curved_columns(encoding)):
+        try:
+            axes = plots.effect(model, column, encoding=encoding, ax=_axes(4.2, 2.6))
+        except ParameterError:  # a polynomial does not know its range
+            continue
+        title = f"Effect of {plots.shorten(column, 60)}"
+        found.append((column, inline_svg(axes, name=f"curve{k}", title=title)))
+    return tuple(found)
 
 
 def _information(model: AggregatedGLM) -> Markup | None:
@@ -159,26 +152,141 @@ def _information(model: AggregatedGLM) -> Markup | None:
     if found is None:
         return None
     n_terms = min(model.n_features_in_, _MOST_TERMS)
-    axes = _axes(5.2, 1.1 + 0.3 * n_terms + 0.11 * len(found[0]))
+    axes = _axes(5.6, 1.1 + 0.3 * n_terms + 0.11 * len(found[0]))
     plots.information(model, most=_MOST_TERMS, ax=axes)
     return inline_svg(axes, name="information", title="What each table told")
 
 
-def _of_tables(model: AggregatedGLM, smallest: Sequence[int]) -> tuple[Panels, ...]:
-    """Draw the blocks of each table that fit worst, of many tables a few of each."""
-    tables = tables_of(model)
-    may = drawable_tables([table.published for table in tables], smallest)
+def _influence(
+    model: AggregatedGLM,
+    statistics: Sequence[Statistics],
+    smallest: Sequence[int],
+    may: Sequence[bool],
+) -> Markup | None:
+    """Draw the influential blocks of which nothing is masked."""
+    found = model.diagnostics_.influence
+    if found is None:
+        return None
+    names = [
+        each.shown_names(least) if drawn else set()
+        for each, least, drawn in zip(statistics, smallest, may, strict=True)
+    ]
+    pairs = zip(found.table, found.block, strict=True)
+    shown = np.flatnonzero([str(block) in names[table] for table, block in pairs])
+    shown = shown[:_MOST_INFLUENTIAL]
+    if len(shown) == 0:
+        return None
+    axes = draw_influence(model, shown, _axes(5.6, 1.0 + 0.3 * len(shown)))
+    return inline_svg(axes, name="influence", title="Blocks that move a coefficient most")
+
+
+def _of_tables(
+    model: AggregatedGLM,
+    statistics: Sequence[Statistics],
+    smallest: Sequence[int],
+    may: Sequence[bool],
+) -> tuple[TablePictures, ...]:
+    """Draw each table: residuals, the blocks that fit worst, the largest; of many a few of each."""
+    several = len(statistics) > 1
     most = int(np.clip(_MOST_OF_TABLES // sum(may), 2, _MOST_PANELS)) if any(may) else 0
     found = []
-    for k, (table, least) in enumerate(zip(tables, smallest, strict=True)):
-        if table.published is None:
-            found.append(Panels((), "No counts were published to draw."))
+    for k, (each, least) in enumerate(zip(statistics, smallest, strict=True)):
+        if each.to_mask is None:
+            found.append(TablePictures(each.name, _NOTHING))
         elif not may[k]:
-            found.append(Panels((), _LESS_KNOWN if table.published.less_known else _REVEALING))
+            why = _LESS_KNOWN if each.to_mask.less_known else _REVEALING
+            found.append(TablePictures(each.name, why))
         else:
-            counts = _Counts(model, table.published, least, table.name, f"t{k}-", most)
-            found.append(counts.fitted())
+            table = each.name if several else None
+            found.append(_Drawn(model, each, least, table, f"t{k}-", most).pictures())
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A table, one of several if it has a name, as far as it may be drawn."""
+
+    model: AggregatedGLM
+    statistics: Statistics
+    smallest: int
+    name: str | None
+    prefix: str
+    most: int
+
+    def pictures(self) -> TablePictures:
+        """Draw all there is to draw."""
+        levels = levels_of(self.model, self.name, smallest=self.smallest)
+        residuals = beside = None
+        if len(levels.blocks):
+            name, least = self.name, self.smallest
+            axes = plots.residuals(self.model, table=name, smallest=least, ax=_axes(4.6, 2.9))
+            residuals = self._svg(axes, "residuals", "Residuals of the blocks")
+            axes = plots.observed_expected(
+                self.model, table=name, smallest=least, ax=_axes(4.6, 2.9)
+            )
+            beside = self._svg(axes, "levels", "Published against fitted, block by block")
+        counts = self.statistics.counts
+        return TablePictures(
+            self.statistics.name,
+            self._note(len(levels.blocks)),
+            residuals,
+            beside,
+            None if counts is None else self._fitted(counts),
+            None if counts is None else self._published(counts),
+            levels.observed is None,
+        )
+
+    def _note(self, n_drawn: int) -> str:
+        n_blocks = len(self.statistics)
+        left_out = n_blocks - n_drawn
+        if not left_out:
+            return f"All {plural(n_blocks, 'block')}." if n_blocks > 1 else ""
+        if not n_drawn:
+            return (
+                f"Every block has counts of fewer than {self.smallest} people, so none is drawn by "
+                "itself."
+            )
+        return (
+            f"{n_drawn:,} of {plural(n_blocks, 'block')}; the others have counts of fewer than "
+            f"{self.smallest} people, or would tell them."
+        )
+
+    def _published(self, table: Published) -> Panels:
+        """Draw the largest blocks."""
+        shown = self._chosen(table, table.largest_first(), self.most)
+        pictures = tuple(self._panel(table, b, f"p{k}", fitted=False) for k, b in enumerate(shown))
+        return Panels(pictures, f"{len(shown)} of {plural(len(table), 'block')}, largest first.")
+
+    def _fitted(self, table: Published) -> Panels:
+        """Draw all blocks together, if that is safe, and those that fit worst."""
+        most = min(self.most, _MOST_WORST)
+        shown = self._chosen(table, table.worst_first(), most)
+        panels = []
+        everybody = np.flatnonzero(table.whole_blocks(self.smallest))
+        if total_is_safe(table, everybody, self.smallest):
+            axes = plots.histogram(self.model, table=self.name, ax=_panel_axes())
+            panels = [self._svg(axes, "all", "All blocks: published and fitted")]
+            shown = shown[: most - 1]
+        panels += [self._panel(table, b, f"f{k}", fitted=True) for k, b in enumerate(shown)]
+        together = "All blocks together, and " if len(panels) > len(shown) else ""
+        note = f"{together}{len(shown)} of {plural(len(table), 'block')}, the worst fit first."
+        return Panels(tuple(panels), note if len(shown) else together and "All blocks together.")
+
+    def _chosen(self, table: Published, order: IntArray, most: int) -> IntArray:
+        """Return the first of some blocks of which nothing is masked."""
+        return order[table.whole_blocks(self.smallest)[order]][:most]
+
+    def _panel(self, table: Published, b: int, name: str, *, fitted: bool) -> Markup:
+        block = str(table.blocks[b])
+        axes = plots.histogram(
+            self.model, block, table=self.name, fitted=fitted, smallest=self.smallest,
+            ax=_panel_axes(),
+        )  # fmt: skip
+        what = "published and fitted histogram" if fitted else "published histogram"
+        return self._svg(axes, name, f"Block {plots.shorten(block, 60)}: {what}")
+
+    def _svg(self, axes: Axes, name: str, title: str) -> Markup:
+        return inline_svg(axes, name=f"{self.prefix}{name}", title=title)
 
 
 def total_is_safe(table: Published, shown: IntArray, smallest: int) -> bool:
@@ -226,4 +334,4 @@ def _axes(width: float, height: float) -> Axes:
 
 def _panel_axes() -> Axes:
     """Return small axes at a fixed place: laying out every panel would take seconds."""
-    return Figure(figsize=(2.6, 1.9)).add_axes((0.15, 0.13, 0.83, 0.73))
+    return Figure(figsize=(2.7, 2.15)).add_axes((0.21, 0.22, 0.77, 0.66))

@@ -14,10 +14,22 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 from matplotlib.axes import Axes
 
+from unbin.results import plots
+
 _KEPT = frozenset(
     ["svg", "g", "path", "use", "defs", "clipPath", "rect", "text", "tspan", "pattern", "circle"]
 )
 _LOCAL = re.compile(r"url\(#([^)]+)\)")
+_COLOUR = re.compile(r"#[0-9a-f]{6}\b")
+_NAMED = {
+    "#000000": "currentColor",
+    "#ffffff": "var(--paper)",
+    plots.BLUE: "var(--blue)",
+    plots.ORANGE: "var(--orange)",
+    plots.GREY: "var(--grey)",
+    plots.PALE: "var(--pale)",
+}
+"""Colours that the page names, so that they change with its background."""
 SETTINGS = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, copied and searched
     "svg.hashsalt": "unbin",
@@ -72,6 +84,8 @@ def _attribute(key: str, value: str, name: str) -> str:
         return f"{name}-{value}"
     if key == "href":
         return f"#{name}-{value.removeprefix('#')}"
+    if key in ("style", "fill", "stroke"):
+        value = _COLOUR.sub(lambda found: _NAMED.get(found[0], found[0]), value)
     return _LOCAL.sub(rf"url(#{name}-\1)", value)
 
 
