@@ -104,7 +104,7 @@ def glm(
     frame = _people(people, parsed, ids, others)
     keep = np.ones(_length(frame), dtype=bool)
     if missing == "drop":
-        keep = _complete(frame, parsed)
+        keep = complete_rows(frame, parsed)
     some = frame if keep.all() else _taken(frame, keep)
     encoding, X = Encoding.build(formula, some, missing="mean" if missing == "mean" else "error")
     how = _How(weights, weighting, observed, disjoint, scale, on_missing)
@@ -200,7 +200,7 @@ def _taken(frame: Any, keep: BoolArray) -> Any:
     return take_rows(frame, np.flatnonzero(keep))
 
 
-def _complete(frame: Any, formula: Formula) -> BoolArray:
+def complete_rows(frame: Any, formula: Formula) -> BoolArray:
     """Mark people who lack nothing that the formula reads, and say how many do."""
     lacks = {name: gaps(read_column(frame, name)) for name in formula.columns}
     keep = ~np.any(list(lacks.values()), axis=0)
@@ -261,13 +261,20 @@ def _aligned(
     if keep.all():
         return tied(some, release)
     whole = tied(frame, release)  # says what is wrong before anybody is dropped
-    left = whole.release.select(np.unique(whole.blocks[keep]))
-    ranked = np.diff(left.order_statistics.start) > 0
-    if ranked.any() or left.means is not None:
-        left = replace(left, n=np.zeros_like(left.n))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", AlignmentWarning)  # said once, with the reason
-        return tied(some, left, scale=True)
+        return tied(some, thinned(whole, keep), scale=True)
+
+
+def thinned(whole: AggregatedTarget, keep: BoolArray) -> Release:
+    """Return the release of the blocks in which somebody is left, to be scaled to those.
+
+    Quantiles and means stay what they are, of fewer people.
+    """
+    left = whole.release.select(np.unique(whole.blocks[keep]))
+    if len(left.order_statistics.value) or left.means is not None:
+        left = replace(left, n=np.zeros_like(left.n))
+    return left
 
 
 def _weights(rows: Any, name: str) -> FloatArray:

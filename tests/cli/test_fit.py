@@ -37,6 +37,10 @@ The release holds 11 % of what individual data would say about C(sex)[T.m],
   and 28 % about log(los).
 Information from the shape within blocks: 9.5 % on age; 18 % on C(sex)[T.m];
   4.8 % on log(los).
+Chosen on held-out blocks: gaussian, alpha 0; its log score per person is
+  0.00078 below that of gamma (standard error 0.0013), so the two do equally
+  well, and it is simpler. 3 candidates tried. For gaussian, a coefficient is
+  a difference in the mean outcome per unit.
 """
 
 
@@ -104,11 +108,13 @@ def test_fit_chooses_and_takes_context(folder, tmp_path):
     result = run(
         "fit", folder / "people.csv", folder / "release.csv", "--block", "county", "--formula",
         "age + log(los)", "--alpha", "held-out", "--contextual", "yes", "--output", tmp_path,
+        "--family", "gaussian",
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     assert "block mean of age" in result.stdout
-    assert "\nChosen on held-out blocks: gaussian, alpha " in result.stdout
-    assert ", contextual effects; tried 11 candidates (gaussian).\n" in result.stdout
+    told = " ".join(result.stdout.split())
+    assert "Chosen on held-out blocks: gaussian, alpha " in told
+    assert ", contextual effects; its log score per person is " in told
     model = unbin.load(tmp_path / "model.json")
     assert model.selection_ is not None
     people = pd.read_csv(folder / "people.csv", dtype={"county": str})[:5]
@@ -162,7 +168,11 @@ def test_matching_prints_what_it_has(small):
 
 def test_fit_says_on_stderr_how_it_went(small):
     (small / "one.csv").write_text("lower,upper,count\n,3,4\n3,,3\n")
-    result = run("fit", small / "people.csv", small / "one.csv", "--formula", "x")
+    args = ("fit", small / "people.csv", small / "one.csv", "--formula", "x")
+    few = run(*args)
+    assert few.exit_code == 2
+    assert "choosing needs at least 10 blocks with published counts" in few.stderr
+    result = run(*args, "--family", "gaussian")
     first, second = result.stderr.splitlines()
     assert first.startswith("fitted in ")
     assert second.startswith("Warning: not estimable: ")
@@ -174,7 +184,7 @@ def test_scale_and_drop_reach_the_release(small):
         "block,lower,upper,count\n05001,,3,6\n05001,3,,2\n05003,,3,1\n05003,3,,2\n05009,,3,2\n"
     )
     args = ("fit", small / "people.csv", small / "release.csv", "--block", "county",
-            "--formula", "x")  # fmt: skip
+            "--formula", "x", "--family", "gaussian")  # fmt: skip
     failed = run(*args)
     assert failed.exit_code == 1
     assert failed.stderr.startswith("Error: block '05009': released, but no row of X is in it")
@@ -226,7 +236,8 @@ def test_records_quote_no_query_and_no_login(small, monkeypatch):
     monkeypatch.setattr("sys.argv", words)
     shown = "unbin fit duckdb:… s3://…@host/release.csv --block county"
     assert command_line().replace("'", "") == shown
-    fitted = run(*words[1:3], "release.csv", *words[4:], "--formula", "x", "--output", "out")
+    more = ("--formula", "x", "--family", "gaussian", "--output", "out")
+    fitted = run(*words[1:3], "release.csv", *words[4:], *more)
     assert fitted.exit_code == 0, fitted.output
     written = "".join((small / "out" / name).read_text() for name in ("model.json", "report.html"))
     assert "hunter2" not in written
@@ -361,7 +372,7 @@ def test_contextual_effects_are_of_the_table_named(tables, tmp_path, name):
     pd.read_csv(tables / "people.csv", dtype=str)[:5].to_csv(tmp_path / "few.csv", index=False)
     shown = run("predict", tmp_path / "model.json", tmp_path / "few.csv", "--block", name)
     found = [float(line) for line in shown.stdout.split()[1:]]
-    np.testing.assert_allclose(found, oracle.predict(X[:5, [0, 2]], blocks=blocks), rtol=1e-8)
+    np.testing.assert_allclose(found, oracle.predict(X[:5, [0, 2]], blocks=blocks), rtol=1e-5)
 
 
 def test_a_contextual_table_must_be_there(tables):
@@ -495,3 +506,47 @@ def test_robust_fits_levels_alone_and_an_untrusted_fit_is_said_on_the_command_li
     robust = run(*map(str, args), "--formula", "x", "--robust")
     assert "slopes are estimated from the levels of blocks alone" in " ".join(robust.stdout.split())
     assert "levels and shapes" not in robust.stderr
+
+
+def test_people_who_lack_a_value(folder, tmp_path):
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    people.loc[::25, "age"] = np.nan
+    people.to_csv(tmp_path / "people.csv", index=False)
+    args = ("fit", tmp_path / "people.csv", folder / "release.csv", "--block", "county",
+            "--formula", "age + C(sex)", "--family", "gaussian")  # fmt: skip
+    refused = run(*args)
+    assert refused.exit_code == 1
+    assert "column 'age', row 1: must have a value, got 80 of 2,000 missing; say" in refused.stderr
+    dropped = run(*args, "--missing", "drop", "--output", tmp_path / "drop")
+    assert (
+        "Warning: missing: 80 of 2,000 people were dropped, who lack 'age' (80)" in dropped.stderr
+    )
+    saved = unbin.load(tmp_path / "drop" / "model.json")
+    assert saved.n_people_ == 1920
+    with pytest.warns(unbin.exceptions.AlignmentWarning, match="missing: 80 of 2,000"):
+        model = unbin.glm(
+            "age + C(sex)", people, {"county": folder / "release.csv"}, family="gaussian",
+            missing="drop", random_state=0,
+        )  # fmt: skip
+    np.testing.assert_allclose(saved.coef_, model.coef_)
+    marked = run(*args, "--missing", "mean")
+    assert "age[missing]" in marked.stdout
+
+
+def test_an_offset_is_a_column(folder, tmp_path):
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    people["shift"] = 0.5 * people["age"]
+    people.to_csv(tmp_path / "people.csv", index=False)
+    args = ("fit", tmp_path / "people.csv", folder / "release.csv", "--block", "county",
+            "--formula", "age", "--family", "gaussian", "--alpha", 0)  # fmt: skip
+    run(*args, "--output", tmp_path / "plain")
+    run(*args, "--offset", "shift", "--output", tmp_path / "shifted")
+    plain, shifted = (unbin.load(tmp_path / each / "model.json") for each in ("plain", "shifted"))
+    np.testing.assert_allclose(shifted.coef_, plain.coef_ - 0.5, rtol=1e-4)
+
+
+def test_without_a_formula_the_columns_are_offered(folder):
+    result = run("fit", folder / "people.csv", folder / "release.csv", "--block", "county")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: --formula: must name the features, got none; the colu")
+    assert "write for example --formula '" in result.stderr

@@ -16,11 +16,11 @@ from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_re
 from unbin.cli.records import check_output, command_line, write
 
 if TYPE_CHECKING:
-    from unbin._typing import FloatArray
+    from unbin._typing import BoolArray, FloatArray
     from unbin.estimator import AggregatedGLM
     from unbin.people.encoding import Encoding
     from unbin.people.reading import People
-    from unbin.release import AggregatedTarget
+    from unbin.release import AggregatedTarget, Release
     from unbin.release.join import JoinedTarget
 
 _CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
@@ -36,22 +36,35 @@ def fit(
     formula: Annotated[
         str,
         typer.Option(
-            help="Features: columns, C(), log, exp, sqrt, center, scale, bs, poly, + : * - 1.",
+            help="Features: columns, C(x), C(x, 'reference'), cut(x, 18, 65), I(x**2), log, exp, "
+            "sqrt, center, scale, bs, ns, poly, + : * - 1.",
             show_default=False,
         ),
-    ],
+    ] = "",
     block: options.BlocksOption = None,
     weights: standing.WeightsOption = None,
     weighting: standing.WeightingOption = "frequency",
     observed: standing.ObservedOption = None,
     disjoint: standing.DisjointOption = False,
-    family: Annotated[
+    offset: Annotated[
+        str | None,
+        typer.Option(help="Column of PEOPLE that is added to the linear predictor."),
+    ] = None,
+    missing: Annotated[
         str,
         typer.Option(
-            help="gaussian, poisson, binomial, gamma, negative-binomial, beta-binomial, ordinal, "
-            "or auto: held-out blocks choose."
+            help="People who lack a value of the formula: error; drop, the tables scaled to those "
+            "who are left; mean, with a column that marks them."
         ),
-    ] = "gaussian",
+    ] = "error",
+    family: Annotated[
+        str | None,
+        typer.Option(
+            help="gaussian, poisson, binomial, gamma, negative-binomial, beta-binomial, ordinal, "
+            "or auto: held-out blocks choose. Default: auto, gaussian of matching and of logs.",
+            show_default=False,
+        ),
+    ] = None,
     alpha: Annotated[
         str,
         typer.Option(
@@ -133,11 +146,15 @@ def fit(
     Example: unbin fit survey.csv county.csv --block county --weights w --weighting survey
     --observed income --formula "age + C(sex)"
     """
-    from unbin._checks import check_share
+    from unbin._checks import check_choice, check_share
+    from unbin.analysis import MISSING
     from unbin.estimator import AggregatedGLM
     from unbin.exceptions import ParameterError
     from unbin.people.formulas import parse_formula
 
+    if not formula:
+        raise _no_formula(people, block)
+    check_choice("--missing", missing, MISSING)
     if write_imputed and output is None:
         raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
     check_share("--level", level)
@@ -147,7 +164,7 @@ def fit(
     who = standing.Standing(weights, weighting, observed, disjoint)
     who.check({"--block": options.block_columns(blocks), "--formula": list(parsed.columns)})
     model = AggregatedGLM(
-        family,
+        family or ("gaussian" if method == "matching" or target_transform else "auto"),
         method,
         alpha=_alpha(alpha),
         contextual=_contextual(contextual, blocks),
@@ -164,13 +181,12 @@ def fit(
     check_output(output)
     with progress("reading"):
         tables = open_releases(release, reading, public=public)
-        data = _read(people, formula, options.block_columns(blocks), who.columns)
-        target = options.join_tables(
-            tables, data.rows, blocks, who, scale=scale, on_missing=on_missing
-        )
+        others = [*who.columns, *([] if offset is None else [offset])]
+        data = _read(people, formula, options.block_columns(blocks), others, missing)
+        target = _target(tables, data, blocks, who, scale=scale, on_missing=on_missing)
     for line in [*describe(tables, release), *standing.describe(target)]:
         say(line, err=True)
-    _fit(model, data, target)
+    _fit(model, data, target, offset)
     shown = _summary(model, data.encoding, level)
     if output is None:
         say(shown)
@@ -214,29 +230,95 @@ def _contextual(text: str, blocks: list[str]) -> bool | str:
     return _CONTEXTUAL.get(found, ", ".join(found.split(",")))
 
 
+def _no_formula(people: str, block: list[str] | None) -> Exception:
+    """Return the error that offers the columns of people as features."""
+    from unbin.exceptions import ParameterError
+    from unbin.people.formulas import quote
+    from unbin.people.reading import names_of
+    from unbin.release.readers.sheets import listed
+
+    names = names_of(people)
+    taken = options.block_columns(block or [])
+    free = [name for name in names if name not in taken]
+    example = " + ".join(map(quote, free[:2])) or "age"
+    return ParameterError(
+        f"--formula: must name the features, got none; the columns of people are "
+        f"{listed(list(names))}, write for example --formula '{example}'"
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """People as read, and encoded: X is (n, d)."""
+    """People as read, and encoded.
 
+    Attributes
+    ----------
+    everybody : People
+    rows : People
+        Those who are fitted.
+    keep : (n,) bool
+        Who of everybody they are.
+    encoding : Encoding
+    X : (n, d)
+        Of those who are fitted.
+    """
+
+    everybody: People
     rows: People
+    keep: BoolArray
     encoding: Encoding
     X: FloatArray
 
 
-def _read(people: str, formula: str, ids: list[str], others: list[str]) -> _Data:
+def _read(people: str, formula: str, ids: list[str], others: list[str], missing: str) -> _Data:
     """Read people, their ids and other columns, and encode what the formula names."""
+    import numpy as np
+
+    from unbin.analysis import complete_rows
     from unbin.people.encoding import Encoding
     from unbin.people.formulas import parse_formula
     from unbin.people.reading import read_people, with_numbers
 
     parsed = parse_formula(formula)
-    rows = read_people(
+    everybody = read_people(
         people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns, *others]
     )
-    encoding, X = Encoding.build(
-        formula, with_numbers(rows, set(ids) - set(parsed.categorical_columns))
+    numbers = set(ids) - set(parsed.categorical_columns)
+    keep = np.ones(len(everybody), dtype=bool)
+    if missing == "drop":
+        keep = complete_rows(with_numbers(everybody, numbers), parsed)
+    rows = everybody if keep.all() else everybody.take(keep)
+    how = "mean" if missing == "mean" else "error"
+    encoding, X = Encoding.build(formula, with_numbers(rows, numbers), missing=how)
+    return _Data(everybody, rows, keep, encoding, X)
+
+
+def _target(
+    tables: list[Release],
+    data: _Data,
+    blocks: list[str],
+    who: standing.Standing,
+    *,
+    scale: bool,
+    on_missing: str,
+) -> AggregatedTarget | JoinedTarget:
+    """Tie the tables to people; those who were dropped are taken out of them."""
+    import warnings
+
+    from unbin.analysis import thinned
+    from unbin.exceptions import AlignmentWarning
+
+    if data.keep.all():
+        return options.join_tables(
+            tables, data.rows, blocks, who, scale=scale, on_missing=on_missing
+        )
+    whole = options.align_tables(
+        tables, data.everybody, blocks, who, scale=scale, on_missing=on_missing
     )
-    return _Data(rows, encoding, X)
+    left = [thinned(each, data.keep) for each in whole]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", AlignmentWarning)  # said once, with the reason
+        return options.join_tables(left, data.rows, blocks, who, scale=True, on_missing=on_missing)
 
 
 def _inputs(rows: People, releases: list[str]) -> dict[str, str]:
@@ -247,14 +329,23 @@ def _inputs(rows: People, releases: list[str]) -> dict[str, str]:
     return dict(zip(names, [rows.sha256, *map(_sha256, releases)], strict=True))
 
 
-def _fit(model: AggregatedGLM, data: _Data, target: AggregatedTarget | JoinedTarget) -> None:
+def _fit(
+    model: AggregatedGLM,
+    data: _Data,
+    target: AggregatedTarget | JoinedTarget,
+    offset: str | None,
+) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
-    from unbin._frames import to_frame
+    from unbin._frames import as_floats, to_frame
 
+    shift = None
+    if offset is not None:
+        shift = as_floats(data.rows.column(offset), where=f"--offset {offset}")
     frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()
     with progress("fitting") as show, watched(show):
-        model.fit(frame, target)
+        model.fit(frame, target, offset=shift)
+    model.encoding_ = data.encoding
     ended = "stopped after" if was_interrupted(model) else "fitted in"
     say(
         f"{ended} {perf_counter() - started:.1f} s, {model.n_iter_} iterations, objective "
@@ -291,7 +382,7 @@ def _alpha(text: str) -> float | str | None:
 def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
     """Return what the terminal shows; matching has no errors to show."""
     if model.method != "matching":
-        return f"{model.summary(level)}{_choice(model)}"
+        return str(model.summary(level))
     width = max(len(name) for name in ("intercept", *encoding.names))
     values = zip(("intercept", *encoding.names), (model.intercept_, *model.coef_), strict=True)
     return "\n".join(
@@ -302,19 +393,6 @@ def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
             "Matching mistakes noise for signal and has no standard errors; see "
             "--method likelihood.",
         ]
-    )
-
-
-def _choice(model: AggregatedGLM) -> str:
-    """Return what was chosen on held-out blocks, as a line."""
-    found = model.selection_
-    if found is None:
-        return ""
-    families = ", ".join(dict.fromkeys(found.family))
-    context = ", contextual effects" if model.contextual_coef_ is not None else ""
-    return (
-        f"\nChosen on held-out blocks: {model.family_}, alpha {model.alpha_:.3g}{context}; tried "
-        f"{len(found.score)} candidates ({families})."
     )
 
 
@@ -334,6 +412,7 @@ def _record(
             title=_title(list(inputs)),
             command=command_line(),
             inputs=inputs,
+            encoding=encoding,
         ),
     }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from unbin.likelihood.choice import Selection
+from unbin.release.words import plural
 
 _MEANING = {
     "gaussian": "a coefficient is a difference in the mean outcome per unit",
@@ -44,11 +45,13 @@ def choice_sentence(selection: Selection) -> str:
         name = selection.family[rival]
         if name == best:
             name += f" with alpha {selection.alpha[rival]:.3g}"
-        far = abs(gain) > 2 * float(selection.error[rival])
+        error = float(selection.error[rival] if gain >= 0 else selection.error[k])
+        side = "above" if gain >= 0 else "below"
         text += (
-            f"; its log score per person is {gain:.3g} above that of {name} (standard error "
-            f"{selection.error[rival]:.2g})"
+            f"; its log score per person is {abs(gain):.2g} {side} that of {name} (standard error "
+            f"{error:.2g})"
         )
-        text += "" if far else ", so the two do equally well"
-    text += f". {len(selection.score)} candidates were tried."
+        if abs(gain) <= 2 * error:
+            text += ", so the two do equally well" + (", and it is simpler" if gain < 0 else "")
+    text += f". {plural(len(selection.score), 'candidate')} tried."
     return text + (f" For {best}, {meaning(best)}." if meaning(best) else "")

@@ -9,6 +9,7 @@ import numpy as np
 from unbin._checks import check_share
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import NoStandardErrorsError, ParameterError
+from unbin.fitting.choice_words import choice_sentence
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
 from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
@@ -133,6 +134,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += _from_shape(fit.diagnostics.shape_share, features)
     notes += [*_tables(fit), *_information(fit, features)]
+    notes += [] if fit.selection is None else [choice_sentence(fit.selection)]
     return Summary("Aggregated GLM", facts, tabulate(fit, features, level), tuple(notes))
 
 

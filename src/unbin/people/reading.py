@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from unbin._frames import filled
 from unbin._io import not_a_file
+from unbin._typing import BoolArray
 from unbin.exceptions import ReadError
 from unbin.release.readers.parquet import open_parquet
 from unbin.release.readers.sheets import listed
@@ -69,6 +70,10 @@ class People:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
 
+    def take(self, keep: BoolArray) -> People:
+        """Return some of the people."""
+        return replace(self, columns={n: values[keep] for n, values in self.columns.items()})
+
     def column(self, name: str) -> NDArray[Any]:
         """Return a column, which must be there."""
         if name not in self.columns:
@@ -108,6 +113,11 @@ def read_people(source: str, *, text: Collection[str], columns: Collection[str])
         }
         people = replace(people, columns=people.columns | numbers)
     return _checked(people, columns)
+
+
+def names_of(source: str) -> tuple[str, ...]:
+    """Return the columns of a table of people; none of a query."""
+    return () if source.startswith(QUERY) else _read_file(_files(source)[0], {})[0].names
 
 
 def _files(source: str) -> list[Path]:

@@ -10,6 +10,7 @@ import numpy as np
 from unbin._typing import ArrayLike, FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
+from unbin.families import get_family
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.summary import Coefficients
 from unbin.likelihood.choice import Selection
@@ -23,12 +24,10 @@ from unbin.results.tables import MOST_TABLES, tables_of
 _MOST_NAMED = 3
 """Tables named beside a coefficient, of many."""
 _RATIOS = {
-    "poisson": "rate ratio",
-    "negative-binomial": "rate ratio",
-    "gamma": "ratio of means",
-    "binomial": "odds ratio",
-    "beta-binomial": "odds ratio",
-    "ordinal": "odds ratio",
+    "odds": "odds ratio",
+    "cumulative odds": "odds ratio",
+    "rates": "rate ratio",
+    "means": "ratio of means",
 }
 _MOST_RATIO = 1e6
 """Ratios from this on are not written."""
@@ -215,7 +214,7 @@ def ratio_name(model: AggregatedGLM) -> str:
     """Return what exp(coefficient) is called; empty where it is nothing."""
     if model.target_transform == "log":
         return "ratio"
-    return _RATIOS.get(str(model.family_), "")
+    return _RATIOS.get(get_family(str(model.family_)).ratio, "")
 
 
 def _ratios(table: Coefficients, first: int) -> list[str]:

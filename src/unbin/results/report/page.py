@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -22,7 +21,6 @@ from unbin._io import write_texts
 from unbin._typing import ArrayLike
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.fitting.inputs import feature_names
 from unbin.likelihood.published import smallest_shown
 from unbin.likelihood.verdicts import IMPRECISE
 from unbin.people.encoding import Encoding
@@ -42,7 +40,6 @@ from unbin.results.tables import statistics_of
 _LEVEL = 0.95
 _ELSEWHERE = ("Status: ", "Table ", "Most information: ", "Information from the shape ")
 """How the notes of a summary begin that have a section of their own."""
-_NUMBERED = re.compile(r"\b(the effect of|outcome changes with) feature ([0-9]+)\b")
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
@@ -139,7 +136,7 @@ def _observed(model: AggregatedGLM, smallest: int) -> str:
 def _verdict(model: AggregatedGLM) -> tuple[str, str, str]:
     """Return the colour of the verdict, its first words and the rest of it."""
     found = model.diagnostics_
-    head, _, rest = _named(found.reason, model).partition(": ")
+    head, _, rest = found.reason.partition(": ")
     if not rest:
         head, rest = "", head
     if not found.trusted:
@@ -153,14 +150,8 @@ def _words(model: AggregatedGLM) -> list[str]:
         found = [note for note in model.summary().notes if not note.startswith(_ELSEWHERE)]
     else:
         found = [word for word in model.diagnostics_.sentences() if word != model.status_.value]
-    others = [_named(word, model) for word in found if word != model.diagnostics_.reason]
+    others = [word for word in found if word != model.diagnostics_.reason]
     return [word[0].upper() + word[1:] for word in others]
-
-
-def _named(text: str, model: AggregatedGLM) -> str:
-    """Return a sentence with the name of the feature that it numbers."""
-    names = feature_names(model)
-    return _NUMBERED.sub(lambda found: f"{found[1]} {names[int(found[2])]}", text)
 
 
 def when(created: datetime | str | None) -> str | None:
