@@ -108,7 +108,7 @@ REFUSED = {
     ),
     "sexes": (
         "area,sex,age,people\na,f,0-4,1\na,f,5+,3\na,m,0-4,1\na,m,5+,3\nb,f,0-4,2\nc,f,0-4,2\n",
-        "one column must hold the block ids, got 'area', 'sex'; for a table of their cells, say",
+        "one column must hold the block ids, got 'area', 'sex'; if the blocks are their cells, say",
         {"block": ["area", "sex"]},
     ),
     "sexes-and-years": (

@@ -176,7 +176,7 @@ def _several(table: Table, others: list[str], labels: Sequence[str] | None) -> R
     cells = list(zip(*map(table.column, words), *([] if labels is None else [labels]), strict=True))
     if words == others and len(set(cells)) == len(cells):
         return table.error(
-            f"one column must hold the block ids, got {listed(others)}; for a table of their "
+            f"one column must hold the block ids, got {listed(others)}; if the blocks are their "
             "cells, say",
             offers={"block": others},
         )
