@@ -69,7 +69,9 @@ def test_wald_tests_have_their_size(family):
 def test_intervals_for_outcomes_cover(cell):
     found = [prediction_intervals.measure(cell, seed) for seed in range(3)]
     cover = np.mean([each["cover"] for each in found])
-    assert 0.87 < cover < (0.98 if cell.family == "small" else 0.93)
+    # an interval of few whole numbers cannot be as unlikely as 10 %
+    most = {"small": 0.98, "binomial": 0.95}.get(cell.family, 0.93)
+    assert 0.87 < cover < most
 
 
 @pytest.mark.parametrize(("family", "effects"), [("gaussian", True), ("ordinal", False)])

@@ -98,7 +98,7 @@ def test_the_command_line_takes_the_offset_from_a_column(fitted, tmp_path):
         told = run(*command, "--offset", option)
         assert told.exit_code == 0, told.stderr
         predicted = np.array(told.stdout.split()[1:], dtype=float)
-        np.testing.assert_allclose(predicted, fitted.predict(X, offset=offset))
+        np.testing.assert_allclose(predicted, fitted.predict(X, offset=offset), rtol=1e-5)
     told = run(*command, "--offset", "nowhere")
     assert "must have the column 'nowhere'" in told.stderr
 

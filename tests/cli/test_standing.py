@@ -178,7 +178,7 @@ def test_check_looks_for_known_outcomes_in_the_table(folder, tmp_path):
         (["--weights", "county"], 2, "--weights: must be a column of its own, got 'county', which "
          "--block has; name another"),
         (["--weights", "asked"], 1, "--weights asked: a row must stand for a finite number of "
-         "people above 0, got nan in row 1 and 1,959 more; leave out rows that stand for nobody"),
+         "people above 0, got nan in row 2 and 1,959 more; leave out rows that stand for nobody"),
         (["--weights", "asked", "--observed", "asked"], 2, "--observed: must be a column of its "
          "own, got 'asked', which --weights has; name another"),
         (["--weighting", "survey"], 2, "--weighting: survey needs the weights of the rows, got "
@@ -201,13 +201,13 @@ def test_columns_that_cannot_be(folder, more, code, message):
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ("many", "--weights w: must hold numbers, got 'many' in row 2; correct it"),
+        ("many", "--weights w: must hold numbers, got 'many' in row 3; correct it"),
         ("0", "--weights w: a row must stand for a finite number of people above 0, got 0 in row "
-         "2; leave out rows that stand for nobody"),
+         "3; leave out rows that stand for nobody"),
         ("-1", "--weights w: a row must stand for a finite number of people above 0, got -1 in "
-         "row 2; leave out rows that stand for nobody"),
+         "row 3; leave out rows that stand for nobody"),
         ("", "--weights w: a row must stand for a finite number of people above 0, got nan in row "
-         "2; leave out rows that stand for nobody"),
+         "3; leave out rows that stand for nobody"),
     ],
 )  # fmt: skip
 def test_weights_that_are_no_people(small, command, value, message):

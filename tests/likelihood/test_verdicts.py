@@ -138,7 +138,7 @@ def test_the_shape_test_decides_at_5_percent(case, fit, p_value, trusted):
     assert (not reasons) is trusted
     if not trusted:
         assert "the family is wrong, or blocks differ for reasons related to the feat" in reasons[0]
-        assert "try family='ordinal', robust=True, or more tables" in reasons[0]
+        assert "try family='ordinal', robust=True, curved effects or more tables" in reasons[0]
     assert not judged(case, replace(fit, specification=tests, robust=True)).reasons
 
 

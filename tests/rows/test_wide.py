@@ -72,7 +72,9 @@ def test_fits_are_those_of_the_columns_written_out(method, family, fit_intercept
     assert list(model.feature_names_in_) == list(X.get_names("column"))
     if method == "likelihood":
         np.testing.assert_allclose(model.standard_errors_, dense.standard_errors_, rtol=1e-6)
-        assert model.diagnostics_.reason == dense.diagnostics_.reason
+        # the dense columns have no names
+        named = model.diagnostics_.reason.replace("(constant)", "(x13)")
+        assert named == dense.diagnostics_.reason
 
 
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")

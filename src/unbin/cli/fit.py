@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbin.cli import options, standing
-from unbin.cli.console import INTERRUPTED, progress, reported, say
+from unbin.cli.console import COMPILING, INTERRUPTED, is_compiled, progress, reported, say
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_reading
 from unbin.cli.records import check_output, command_line, write
@@ -343,7 +343,7 @@ def _fit(
         shift = as_floats(data.rows.column(offset), where=f"--offset {offset}")
     frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()
-    with progress("fitting") as show, watched(show):
+    with progress("fitting" if is_compiled() else COMPILING) as show, watched(show):
         model.fit(frame, target, offset=shift)
     model.encoding_ = data.encoding
     ended = "stopped after" if was_interrupted(model) else "fitted in"

@@ -84,7 +84,7 @@ class Standing:
             return None
         where = f"--weights {self.weights}"
         values = _numbers(rows, self.weights, where)
-        given = check_weights(values, self.weighting, len(rows), where=where)
+        given = check_weights(values, self.weighting, len(rows), where=where, first=1)
         return None if given is None else given.values
 
     def tie(self, rows: People) -> dict[str, Any]:
@@ -114,7 +114,7 @@ def _numbers(rows: People, name: str, where: str) -> FloatArray:
         odd = next(((k, v) for k, v in enumerate(values) if _is_word(v)), None)
         if odd is not None:
             raise DomainError(
-                f"{where}: must hold numbers, got {odd[1]!r} in row {odd[0]}; correct it"
+                f"{where}: must hold numbers, got {odd[1]!r} in row {odd[0] + 1}; correct it"
             )
     return as_floats(values, where=where, error=DomainError)
 

@@ -69,9 +69,9 @@ class RowWeights:
 
 
 def check_weights(
-    weights: ArrayLike | None, weighting: str, n: int, *, where: str = "weights"
+    weights: ArrayLike | None, weighting: str, n: int, *, where: str = "weights", first: int = 0
 ) -> RowWeights | None:
-    """Return the weights of n rows, None where every row is a person."""
+    """Return the weights of n rows, None where every row is a person; ``first`` is the first."""
     check_choice("weighting", weighting, WEIGHTINGS)
     if weights is None:
         if weighting == "survey":
@@ -84,7 +84,7 @@ def check_weights(
         raise AlignmentError(
             f"{where}: must have one value per row of X, got {len(values)} for {n} rows; check it"
         )
-    return RowWeights(check_people(values, where=where), weighting)
+    return RowWeights(check_people(values, where=where, before=first), weighting)
 
 
 def check_people(values: FloatArray, *, where: str, before: int = 0) -> FloatArray:

@@ -51,8 +51,9 @@ def test_tidy_histogram():
     assert release.histogram.closed == "right"
     assert source(release) == "tidy histogram, block 'block'"
     assert source(release.select(["05001"])) == source(release)
-    assert "<th>read as</th><td>tidy histogram, block &#x27;block&#x27;, all 5 rows</td>" in (
-        release._repr_html_()
+    assert (
+        '<th scope="row">read as</th><td>tidy histogram, block &#x27;block&#x27;, all 5 rows</td>'
+        in (release._repr_html_())
     )
 
 

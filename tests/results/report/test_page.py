@@ -331,7 +331,7 @@ def test_a_page_is_written_whole_or_not_at_all(tmp_path):
     assert goal.read_bytes() == "<p>é</p>".encode()
     with pytest.raises(ParameterError, match=r"^html: must be of class str, got NoneType"):
         write_report(goal, None)
-    with pytest.raises(TypeError):
+    with pytest.raises(AttributeError):
         write_texts({goal: None})
     assert goal.read_text(encoding="utf-8") == "<p>é</p>"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
