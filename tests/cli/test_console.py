@@ -9,6 +9,7 @@ import pytest
 import unbin
 from tests.helpers.cli import run
 from tests.helpers.processes import run_python
+from unbin import cli
 from unbin.cli import console
 
 COMMANDS = ("check", "fit", "predict", "aggregate", "audit", "demo")
@@ -110,7 +111,7 @@ def test_help_imports_no_numerics():
 
 
 def test_the_version_is_told():
-    assert run("--version").stdout == f"unbin {unbin.__version__}\n"
+    assert "unbin --version tells the version" in run("--help").stdout
     done = subprocess.run(
         [sys.executable, "-m", "unbin", "--version"], capture_output=True, text=True, check=True
     )
@@ -123,3 +124,26 @@ def test_the_first_fit_says_that_it_compiles(tmp_path, monkeypatch):
     (tmp_path / "unbin").mkdir()
     (tmp_path / "unbin" / "sums.nbi").touch()
     assert console.is_compiled()
+
+
+def test_the_shell_can_complete_commands():
+    done = subprocess.run(
+        [sys.executable, "-m", "unbin", "--show-completion", "bash"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "_UNBIN_COMPLETE" in done.stdout
+
+
+@pytest.mark.parametrize("command", ["fit", "read"])
+def test_help_is_that_of_typer(command, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["unbin", command, "--help"])
+    cli.main()
+    shown, typers = capsys.readouterr().out, run(command, "--help").stdout.replace("root", "unbin")
+    assert "".join(shown.split()) == "".join(typers.split())  # but for the width of lines
+
+
+def test_help_of_no_command_is_an_error(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["unbin", "fitt", "--help"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "No such command" in capsys.readouterr().err

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,38 +19,18 @@ from unbin.cli.fit import fit
 from unbin.cli.predict import predict
 from unbin.cli.read import read
 
-app = typer.Typer(
-    name="unbin",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
+_COMPLETION = ("--install-completion", "--show-completion")
 
 
-def _show_version(value: bool) -> None:
-    if value:
-        say(f"unbin {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def root(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True),
-    ] = False,
-) -> None:
+def root() -> None:
     """Fit generalised linear models when the outcome was only published as a table.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex)"
+
+    unbin --version tells the version, unbin --install-completion makes the shell complete commands.
     """
 
 
-for _command in (read, check, fit, predict, aggregate, audit):
-    app.command()(_command)
-
-
-@app.command()
 @reported
 def demo(
     seed: Annotated[int, typer.Option(help="Another seed simulates other people.")] = 0,
@@ -69,6 +51,46 @@ def demo(
     run(seed, output)
 
 
+def make_app(*, completion: bool = False) -> typer.Typer:
+    """Return the command; options of the root, for the shell, are slow to load."""
+    made = typer.Typer(
+        name="unbin",
+        no_args_is_help=True,
+        add_completion=completion,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    made.callback()(root)
+    for command in (read, check, fit, predict, aggregate, audit, demo):
+        made.command()(command)
+    return made
+
+
+app = make_app()
+
+
 def main() -> None:
     """Run the command."""
-    app()
+    words = sys.argv[1:]
+    if words == ["--version"]:
+        say(f"unbin {__version__}")
+    elif (words[:1] and words[0].startswith(_COMPLETION)) or "_UNBIN_COMPLETE" in os.environ:
+        make_app(completion=True)(prog_name="unbin")
+    elif not _shows_help(words):
+        app(prog_name="unbin")
+
+
+def _shows_help(words: list[str]) -> bool:
+    """Print the help that is asked for; what typer validates values with need not be loaded."""
+    *names, last = words or [""]
+    if last != "--help" or len(names) > 1:
+        return False
+    command: Any = typer.main.get_command(app)
+    context = typer.Context(command, info_name="unbin")
+    if names:
+        command = command.get_command(context, names[0])
+        if command is None:
+            return False
+        context = typer.Context(command, info_name=names[0], parent=context)
+    say(command.get_help(context))
+    return True
