@@ -78,6 +78,7 @@ CASES = {
     "numbers-only": ("1,2,3\n4,5,6\n", {}, ", row 1: the layout is not known, got columns '1', '2', '3'"),
     "zip": (b"PK\x03\x04" + b"\0" * 40, {}, ": must be a whole archive, got damaged data"),
     "xls": (b"\xd0\xcf\x11\xe0" + b"\0" * 40, {}, ": must be a whole workbook, got damaged data"),
+    "only-a-mark": (b"\xff\xfe", {}, ": must hold a table, got blank lines only"),
     "bzip2": (b"BZh91AY&SY", {}, ": must be CSV, TSV or Parquet, got a bzip2 archive"),
     "xz": (b"\xfd7zXZ\x00\x00", {}, ": must be CSV, TSV or Parquet, got an xz archive"),
     "zstd": (b"\x28\xb5\x2f\xfd\x00", {}, ": must be CSV, TSV or Parquet, got a zstd archive"),

@@ -195,7 +195,7 @@ def _json_records(text: str, file: str) -> Iterator[list[str]]:
 
 def _lines(text: str, file: str) -> io.StringIO:
     """Return a stream of lines, none of them too long."""
-    if max(map(len, io.StringIO(text, newline="\n"))) > MAX_LINE:
+    if max(map(len, io.StringIO(text, newline="\n")), default=0) > MAX_LINE:
         lines = enumerate(io.StringIO(text, newline="\n"), 1)
         raise read_error(
             file,
