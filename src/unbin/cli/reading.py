@@ -190,7 +190,7 @@ def advice(error: ReadError) -> str:
     """Return an error with the options that would help, as they are said on the command line."""
     if not error.offers:
         return error.text
-    text = re.sub(r"(?:[;,]? or|[;,]) say$", "", error.text)
+    text = re.sub(r"(?:[;,]? or|[;,]) (?:say|choose(?: rows)? with)$", "", error.text)
     words = [word for name, value in error.offers.items() for word in _words(name, value)]
     return f"{text}\nTry: {shlex.join(words)}"
 

@@ -165,7 +165,7 @@ def test_what_is_left_out_is_said_and_may_be_kept(write):
     text = "block,lower,upper,count\n" + "".join(
         f"{b},{k},{k + 1},{count}\n" for b, *counts in rows for k, count in enumerate(counts)
     )
-    with pytest.warns(ReadWarning, match="left out, because they count what others .*: 'England'"):
+    with pytest.warns(ReadWarning, match="left out, counting what others .*: 'England'"):
         release = read_release(write(text))
     assert release.blocks.tolist() == ["x", "y", "z"]
     assert release.notes[-1] == "1 block left out, totals of others: 'England'"

@@ -242,15 +242,14 @@ def _without_totals(table: Table, bins: Bins, skip: Sequence[str]) -> tuple[Tabl
     found = by_name.copy()
     found[np.flatnonzero(~by_name)[sure]] = True
     gone = {name for name, total in zip(names, found, strict=True) if total}
-    if gone:
-        table = table.noting(_left_out([name for name in names if name in gone]))
-    guessed = [
-        name for name in names if name in gone and name not in skip and not named_total(name)
-    ]
+    told = [name for name in names if name in gone and (name in skip or named_total(name))]
+    guessed = [name for name in names if name in gone and name not in told]
+    if told:
+        table = table.noting(_left_out(told))
     if guessed:
         table = table.choosing(
-            f"{plural(len(guessed), 'block')} left out, because they count what others count "
-            f"together: {listed(guessed)}; say totals='keep' if they are no totals"
+            f"{plural(len(guessed), 'block')} left out, counting what others count together: "
+            f"{listed(guessed)}; say totals='keep' to keep"
         )
     maybe = [name for name, m in zip(np.array(names)[~by_name], unsure, strict=True) if m]
     if maybe:
