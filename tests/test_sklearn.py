@@ -105,3 +105,11 @@ def test_r2_is_refused_and_told_what_to_do(people):
             scoring="r2",
             error_score="raise",
         )
+
+
+def test_names_of_columns_survive_a_pipeline():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2)), columns=["age", "income"])
+    pipeline = make_pipeline(StandardScaler(), unbin.AggregatedGLM()).set_output(transform="pandas")
+    model = pipeline.fit(X, X["age"])[-1]
+    assert model.tidy()["term"].tolist() == ["intercept", "age", "income"]
