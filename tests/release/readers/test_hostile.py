@@ -19,7 +19,8 @@ import fuzz
 from tests.helpers.paths import FIXTURES
 from unbin import read_release
 from unbin.exceptions import ParameterError, ReadError
-from unbin.release.readers import build, files, wonder
+from unbin.release.readers import build, files
+from unbin.release.readers.dialects import wonder
 
 TIDY = "block,lower,upper,count\na,,10,12\na,10,20,30\nb,,15,21\nb,15,,19\n"
 ACS = (FIXTURES / "acs_b19001.csv").read_text(encoding="utf-8")

@@ -7,7 +7,7 @@ import pytest
 from tests.helpers.paths import FIXTURES
 from unbin import read_release
 from unbin.exceptions import BinError, ReadError, ReadWarning
-from unbin.release.readers.headings import probabilities
+from unbin.release.readers.dialects.headings import probabilities
 from unbin.release.readers.wide import as_labels
 
 INF = float("inf")

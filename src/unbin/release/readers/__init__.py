@@ -16,7 +16,7 @@ from typing import Any
 from unbin._checks import check_choice, check_flag, check_whole
 from unbin._frames import column_names, is_missing
 from unbin.exceptions import ParameterError, ReadError, ReadWarning, ReleaseError
-from unbin.release.readers import (
+from unbin.release.readers.dialects import (
     acs,
     bls,
     cms,

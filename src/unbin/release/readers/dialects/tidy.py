@@ -27,8 +27,8 @@ from unbin.release.readers.build import (
     choose_rows,
 )
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.dialects.headings import is_spread
 from unbin.release.readers.dimensions import is_number, mixture_error, refuse_mixtures
-from unbin.release.readers.headings import is_spread
 from unbin.release.readers.long import Columns, read_labelled
 from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
 from unbin.release.readers.options import Options

@@ -26,10 +26,10 @@ import numpy as np
 
 from unbin.exceptions import ParameterError, ReleaseError
 from unbin.release.intervals import Rounding
-from unbin.release.readers import census
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, add_cells, find_scheme, parse_cell
-from unbin.release.readers.census import Path, Variable
+from unbin.release.readers.dialects import census
+from unbin.release.readers.dialects.census import Path, Variable
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import edges_of
 from unbin.release.readers.numbers import parse_number, plain

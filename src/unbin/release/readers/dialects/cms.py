@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 
 from unbin.exceptions import ReleaseError
-from unbin.release.readers import cms_variation
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, parse_cell
+from unbin.release.readers.dialects import cms_variation
 from unbin.release.readers.labels import Label, parse_label
 from unbin.release.readers.long import Columns, edges_of, pick, read_labelled
 from unbin.release.readers.options import Options

@@ -5,7 +5,7 @@
 - The monthly layout ``BREAKDOWN, PRIMARY_LEVEL, SECONDARY_LEVEL, MEASURE_VALUE``: fewer than 5
   are ``*`` where a 5 is shown, fewer than 8 elsewhere; all else is rounded, but not for England.
 - Registrations with practices, ``SEX, AGE, NUMBER_OF_PATIENTS``: exact.
-- Waiting times, weeks as columns: :mod:`~unbin.release.readers.waiting`.
+- Waiting times, weeks as columns: :mod:`~unbin.release.readers.dialects.waiting`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin.release.readers import waiting
 from unbin.release.readers.build import choose_rows
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
+from unbin.release.readers.dialects import waiting
 from unbin.release.readers.dimensions import is_number, mixture_error
 from unbin.release.readers.labels import is_total
 from unbin.release.readers.long import Columns, pick, read_labelled

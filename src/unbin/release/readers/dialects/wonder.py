@@ -15,6 +15,7 @@ from unbin.exceptions import BinError
 from unbin.release.readers.bounds import bound_by_totals
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, add_cells, parse_cell
+from unbin.release.readers.dialects.wonder_query import AGES, Query, read_query
 from unbin.release.readers.dimensions import is_number, mixture_error
 from unbin.release.readers.files import MAX_CELLS
 from unbin.release.readers.labels import Label, is_unknown, parse_label
@@ -22,7 +23,6 @@ from unbin.release.readers.long import edges_of, pick, share_bins
 from unbin.release.readers.numbers import parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown, texts_of
-from unbin.release.readers.wonder_query import AGES, Query, read_query
 from unbin.release.release import Release
 from unbin.release.words import plural
 

@@ -18,7 +18,7 @@ import numpy as np
 from unbin.exceptions import ReadError
 from unbin.release.readers.build import build, build_statistics, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
-from unbin.release.readers.contents import (
+from unbin.release.readers.dialects.contents import (
     amounts_error,
     choose_id,
     count_columns,
@@ -30,7 +30,7 @@ from unbin.release.readers.contents import (
     label_columns,
     word_columns,
 )
-from unbin.release.readers.headings import is_mean, is_people, is_spread, probabilities
+from unbin.release.readers.dialects.headings import is_mean, is_people, is_spread, probabilities
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import Columns, edges_of, read_labelled
 from unbin.release.readers.numbers import parse_number, parse_whole
