@@ -198,7 +198,7 @@ def test_ctrl_c_writes_the_last_iterate(tmp_path, monkeypatch):
     monkeypatch.setattr(_Progress, "interrupt", lambda self, *_: setattr(self, "stopping", True))
     command = ["fit", "people.csv", "release.csv", "--block", "county", "--formula", "age"]
     monkeypatch.chdir(tmp_path)
-    result = run(*command, "--output", "out")
+    result = run(*command, "--family", "gaussian", "--output", "out")
     assert result.exit_code == 130
     assert "stopped after" in result.stderr
     assert "Interrupted: the fit did not converge; its last iterate was kept.\n" in result.stderr

@@ -24,7 +24,21 @@ from tests.helpers.releases import same_release
 from unbin import read_release
 from unbin.exceptions import ReadWarning, UnbinError
 
-OPTIONS = {"eurostat_ilc_di01.tsv": {"where": {"currency": "EUR"}}}
+OPTIONS = {
+    "bls_oews_states.csv": {"where": {"O_GROUP": "major"}},
+    "cms_variation.csv": {
+        "count": "Count of Medicare beneficiaries with asthma", "where": {"Year": "2009"},
+    },
+    "cms_variation_2021.csv": {
+        "count": "BENES_FFS_CNT", "where": {"BENE_GEO_LVL": "State", "BENE_AGE_LVL": "All"},
+    },
+    "eurostat_ilc_di01.tsv": {"where": {"currency": "EUR"}},
+    "eurostat_ilc_di03.csv": {"where": {"statinfo": "MEAN_EI", "sex": "T", "unit": "EUR"}},
+    "tidy_values.csv": {"dialect": "tidy", "block": "ward"},
+    "wonder_births.txt": {"where": {"Year": "2018"}},
+    "wonder_months.txt": {"label": "Month Code", "where": {"Year": "2018"}},
+    "wonder_parents.txt": {"label": "Age of Father"},
+}  # fmt: skip
 """What must be said of a fixture, for it to be read at all."""
 FILES = sorted(path.name for path in FIXTURES.iterdir() if path.suffix in (".csv", ".tsv", ".txt"))
 TOTALS = ("Total", "ALL", "England", "X", "Wessex")
@@ -186,8 +200,7 @@ def silent(file, release, said, changed, change):
 def test_changes_are_not_taken_in_silence(name, change, tmp_path):
     file, options = File(name), OPTIONS.get(name, {})
     release, said = read(FIXTURES / name, options)
-    if release is None:
-        pytest.skip(f"{name} is refused: {said}")
+    assert release is not None, f"{name} needs OPTIONS: {said}"
     path = tmp_path / name
     for what, records in change(file):
         changed = read(file.write(path, records), options)
@@ -257,6 +270,16 @@ def _are_counts(cells):
     return sum(cell.isdigit() for cell in cells) > len(cells) / 2
 
 
+def same_bins():
+    """Yield fixtures of counts of several blocks in the same bins."""
+    for name in FILES:
+        release, _ = read(FIXTURES / name, OPTIONS.get(name, {}))
+        if release is not None and len(release) > 1:
+            sizes = set(np.diff(release.histogram.start))
+            if len(sizes) == 1 and sizes != {0}:
+                yield name
+
+
 def is_total(kept, release, name):
     """Tell whether the new block may count what all others count together."""
     if kept is None or len(kept) != len(release) + 1 or name not in kept.blocks:
@@ -273,18 +296,17 @@ def is_total(kept, release, name):
 
 @pytest.mark.parametrize("place", ["above", "below"])
 @pytest.mark.parametrize("name", TOTALS)
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", list(same_bins()))
 def test_totals_are_not_taken_for_blocks(file, name, place, tmp_path):
     options = OPTIONS.get(file, {})
     release, said = read(FIXTURES / file, options)
-    sizes = {0} if release is None else set(np.diff(release.histogram.start))
-    if 0 in sizes or len(sizes) > 1 or len(release) < 2:
-        pytest.skip(f"{file} holds no counts of several blocks in the same bins")
     source = File(file)
     path = source.write(tmp_path / file, added_total(source, release, name, place))
-    kept, why = read(path, options | {"totals": "keep"})
+    kept, _ = read(path, options | {"totals": "keep"})
+    if kept is None:  # an error takes no total for a block
+        return
     if not is_total(kept, release, name):
-        pytest.skip(f"no total of {file} could be made: {why}")
+        pytest.skip(f"{file} holds totals of its own, or rows that are not asked for")
     changed = read(path, options)
     assert not silent(source, release, said, changed, None), f"{release}\n{changed[0]}"
     if changed[0] is not None and name in ("Total", "ALL"):
