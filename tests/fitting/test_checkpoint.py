@@ -45,13 +45,13 @@ def start(path, method):
 
 @pytest.mark.parametrize("method", ["likelihood", "matching"])
 def test_a_fit_resumes_after_its_process_is_killed(tmp_path, method):
-    """Five kills with each method, at random moments from the first step on."""
+    """Three kills with each method, at random moments from the first step on."""
     rng = np.random.default_rng(0)
     path = tmp_path / "fit.checkpoint"
     whole = start(tmp_path / "other.checkpoint", method)
     expected = json.loads(whole.communicate()[0].splitlines()[-1])
     kills, moved = 0, 0
-    while kills < 5:
+    while kills < 3:
         run = start(path, method)
         run.stdout.readline()
         time.sleep(float(rng.uniform(0, 0.04 * expected["steps"])))

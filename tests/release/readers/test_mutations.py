@@ -42,7 +42,7 @@ OPTIONS = {
 """What must be said of a fixture, for it to be read at all."""
 FILES = sorted(path.name for path in FIXTURES.iterdir() if path.suffix in (".csv", ".tsv", ".txt"))
 TOTALS = ("Total", "ALL", "England", "X", "Wessex")
-MOST = 12
+MOST = 8
 """Places in one file at which a change is tried."""
 
 
