@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from unbin._checks import check_choice
-from unbin._frames import as_floats, column_names, take_rows, to_frame
+from unbin._frames import as_floats, column_names, take_rows
 from unbin._typing import BoolArray, FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
@@ -23,6 +23,7 @@ from unbin.release import AggregatedTarget, Release
 from unbin.release.join import JoinedTarget, join
 from unbin.release.observed import observed as known_outcomes
 from unbin.release.readers import read_frame, read_release
+from unbin.release.readers.sheets import listed
 
 MISSING = ("error", "drop", "mean")
 Columns = str | Sequence[str]
@@ -111,7 +112,7 @@ def glm(
     target = _target(published, frame, some, keep, how)
     model = AggregatedGLM(family, fit_intercept=parsed.intercept, **settings)
     shift = None if offset is None else as_floats(read_column(some, offset), where="offset")
-    model.fit(to_frame(dict(zip(encoding.names, X.T, strict=True)), "pandas"), target, offset=shift)
+    model.fit(encoding.frame(X), target, offset=shift)
     model.encoding_ = encoding
     return model
 
@@ -182,9 +183,8 @@ def _column(frame: Any, name: str) -> Any:
     """Return a column as it is."""
     known = list(frame) if isinstance(frame, Mapping) else column_names(frame) or []
     if name not in known:
-        some = ", ".join(map(repr, known[:8])) + (", …" if len(known) > 8 else "")
         raise EncodingError(
-            f"column {name!r}: must be in the table of people, got {some}; check its name"
+            f"column {name!r}: must be in the table of people, got {listed(known)}; check its name"
         )
     return frame[name]
 

@@ -110,7 +110,6 @@ def audit(
 
     Example: unbin audit cells.csv --target income --block county --weights people
     """
-    from unbin._frames import to_frame
     from unbin.disclosure import audit as measure
     from unbin.disclosure.inputs import EVERYBODY
     from unbin.disclosure.text import too_much, why_none
@@ -130,7 +129,7 @@ def audit(
         blocks = {EVERYBODY: None} | blocks
     with progress("auditing") as show:
         found = measure(
-            to_frame(dict(zip(encoding.names, X.T, strict=True)), "pandas"),
+            encoding.frame(X),
             rows.column(target),
             blocks,
             bins=plans,

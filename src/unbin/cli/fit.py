@@ -336,15 +336,14 @@ def _fit(
     offset: str | None,
 ) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
-    from unbin._frames import as_floats, to_frame
+    from unbin._frames import as_floats
 
     shift = None
     if offset is not None:
         shift = as_floats(data.rows.column(offset), where=f"--offset {offset}")
-    frame = to_frame(dict(zip(data.encoding.names, data.X.T, strict=True)), "pandas")
     started = perf_counter()
     with progress("fitting" if is_compiled() else COMPILING) as show, watched(show):
-        model.fit(frame, target, offset=shift)
+        model.fit(data.encoding.frame(data.X), target, offset=shift)
     model.encoding_ = data.encoding
     ended = "stopped after" if was_interrupted(model) else "fitted in"
     say(

@@ -116,5 +116,4 @@ def _features(saved: SavedModel, rows: People) -> Any:
     if saved.encoding is None:
         columns = {name: as_floats(numbers[name], where=name) for name in _columns(saved)}
         return to_frame(columns, "pandas")
-    X = saved.encoding.encode(numbers)
-    return to_frame(dict(zip(saved.encoding.names, X.T, strict=True)), "pandas")
+    return saved.encoding.frame(saved.encoding.encode(numbers))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from unbin._frames import as_floats, column_names, refuse_huge, to_frame
+from unbin._frames import as_floats, column_names, refuse_huge
 from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AggregatedTargetError,
@@ -69,7 +69,7 @@ def encoded(X: Any, encoding: Encoding | None) -> Any:
     names = None if encoding is None else column_names(X)
     if encoding is None or names is None or names == list(encoding.names):
         return X
-    return to_frame(dict(zip(encoding.names, encoding.encode(X).T, strict=True)), "pandas")
+    return encoding.frame(encoding.encode(X))
 
 
 def those_known(y: Any) -> tuple[Any, IntArray | slice]:

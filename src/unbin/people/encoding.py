@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from unbin._frames import to_frame
 from unbin._typing import FloatArray
 from unbin.exceptions import EncodingError
 from unbin.people.columns import (
@@ -119,6 +120,10 @@ class Encoding:
             )
         _check_finite(X, self.names)
         return X
+
+    def frame(self, X: FloatArray) -> Any:
+        """Return features as a frame, under the names of their columns."""
+        return to_frame(dict(zip(self.names, X.T, strict=True)), "pandas")
 
     @property
     def text_columns(self) -> frozenset[str]:

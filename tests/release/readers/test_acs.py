@@ -21,16 +21,6 @@ HOUSEHOLDS = {
 """What the percentages of the fixture were made of."""
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="table.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 def records(path):
     with path.open(encoding="utf-8-sig", newline="") as stream:
         return list(csv.reader(stream))

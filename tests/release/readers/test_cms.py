@@ -38,16 +38,6 @@ def cells(release, block):
     return list(zip(*(a[rows].tolist() for a in (table.lower, low, high)), strict=True))
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="table.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 # -- geographic variation --------------------------------------------------------------------------
 
 

@@ -17,16 +17,6 @@ WOMEN = {"sex": "F", "statinfo": "MEAN_EI", "unit": "EUR"}
 AGGREGATES = ("EU", "EA")
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="table.csv"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 def series(path, period, *wanted):
     """Return the values of a period by geo, of series whose dimensions are those wanted."""
     with path.open(encoding="utf-8", newline="") as stream:

@@ -16,16 +16,6 @@ from unbin.release.readers.totals import Counts, find_totals, named_total
 RNG = np.random.default_rng(0)
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text):
-        path = tmp_path / "table.csv"
-        path.write_text(text)
-        return path
-
-    return write_file
-
-
 def exact(counts):
     counts = np.asarray(counts, dtype=float)
     return Counts(counts, counts)

@@ -47,16 +47,6 @@ def check_events(release, path):
     assert release.n.sum() == sum(people for _, people in expected.values())
 
 
-@pytest.fixture
-def write(tmp_path):
-    def write_file(text, name="export.txt"):
-        path = tmp_path / name
-        path.write_text(text, encoding="utf-8")
-        return path
-
-    return write_file
-
-
 # -- bins are age groups with a code, nothing else -------------------------------------------------
 
 

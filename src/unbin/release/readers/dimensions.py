@@ -33,9 +33,13 @@ def refuse_mixtures(table: Table, taken: Sequence[str | None], *roles: Sequence[
             continue
         texts = table.column(name)
         values = list(dict.fromkeys(texts))
-        explained = any(len(set(zip(role, texts, strict=True))) == len(set(role)) for role in roles)
-        if len(values) > 1 and not explained:
+        if len(values) > 1 and not any(explained(role, texts) for role in roles):
             raise mixture_error(table, name, values)
+
+
+def explained(roles: Sequence[object], texts: Sequence[str]) -> bool:
+    """Tell whether every role has one text only."""
+    return len(set(zip(roles, texts, strict=True))) == len(set(roles))
 
 
 def mixture_error(table: Table, name: str, values: list[str]) -> ReadError:

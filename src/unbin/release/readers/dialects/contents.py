@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from unbin.exceptions import ReadError, ReleaseError
 from unbin.release.readers.cells import SCHEMES, parse_cell
-from unbin.release.readers.dimensions import is_number, is_period
+from unbin.release.readers.dimensions import explained, is_number, is_period
 from unbin.release.readers.labels import is_total, is_unknown
 from unbin.release.readers.numbers import parse_whole, plain
 from unbin.release.readers.sheets import Table, listed, shown
@@ -83,11 +83,6 @@ def word_columns(table: Table) -> list[str]:
         and not all(map(is_number, texts))
         and not _is_counts(table, name)
     ]
-
-
-def explained(roles: Sequence[object], texts: Sequence[str]) -> bool:
-    """Tell whether every role has one text only."""
-    return len(set(zip(roles, texts, strict=True))) == len(set(roles))
 
 
 def id_columns(

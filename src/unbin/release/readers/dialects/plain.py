@@ -23,7 +23,6 @@ from unbin.release.readers.dialects.contents import (
     choose_id,
     count_columns,
     decimal_comma_error,
-    explained,
     id_columns,
     is_share,
     is_time,
@@ -31,6 +30,7 @@ from unbin.release.readers.dialects.contents import (
     word_columns,
 )
 from unbin.release.readers.dialects.headings import is_mean, is_people, is_spread, probabilities
+from unbin.release.readers.dimensions import explained
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import Columns, edges_of, read_labelled
 from unbin.release.readers.numbers import parse_number, parse_whole

@@ -16,7 +16,7 @@ from unbin.release.readers.bounds import bound_by_totals
 from unbin.release.readers.build import Bins, build_histogram, check_ids, choose_rows
 from unbin.release.readers.cells import Cell, Scheme, add_cells, parse_cell
 from unbin.release.readers.dialects.wonder_query import AGES, Query, read_query
-from unbin.release.readers.dimensions import is_number, mixture_error
+from unbin.release.readers.dimensions import explained, is_number, mixture_error
 from unbin.release.readers.files import MAX_CELLS
 from unbin.release.readers.labels import Label, is_unknown, parse_label
 from unbin.release.readers.long import edges_of, pick, share_bins
@@ -157,8 +157,7 @@ def _refuse_mixtures(table: Table, roles: _Roles, *parts: list[str]) -> None:
             continue
         texts = table.column(name)
         values = list(dict.fromkeys(texts))
-        explained = any(len(set(zip(part, texts, strict=True))) == len(set(part)) for part in parts)
-        if len(values) > 1 and not explained:
+        if len(values) > 1 and not any(explained(part, texts) for part in parts):
             if roles.label is None and AGES.fullmatch(name):
                 raise table.error(
                     f"ages have a column {name + ' Code'!r} beside them, got none; if this column "
