@@ -11,8 +11,10 @@ import numpy as np
 
 from unbin._typing import BoolArray, IntArray
 
-_CHUNK_ROWS = 1 << 15
+_FEWEST, _MOST = 1 << 15, 1 << 17
 """Rows of a span, about: few enough for the cache, many enough for a thread."""
+_SPANS = 64
+"""Spans that many rows are cut into, about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +27,10 @@ class Span:
 
 
 def spans_of(start: IntArray) -> tuple[Span, ...]:
-    """Cut the blocks into spans of about 32,768 rows, never through a block."""
-    wanted = np.arange(_CHUNK_ROWS, start[-1], _CHUNK_ROWS)
-    large = np.flatnonzero(np.diff(start) > _CHUNK_ROWS)  # these stay alone
+    """Cut the blocks into spans of 32,768 rows or more, about, never through a block."""
+    rows = min(max(int(start[-1]) // _SPANS, _FEWEST), _MOST)
+    wanted = np.arange(rows, start[-1], rows)
+    large = np.flatnonzero(np.diff(start) > rows)  # these stay alone
     inner = [np.searchsorted(start, wanted), large, large + 1]
     edges = np.unique(np.concatenate([[0], *inner, [len(start) - 1]]))
     return tuple(

@@ -9,7 +9,8 @@ from tests.helpers.cases import make_case
 from unbin._linalg import solve_scaled
 from unbin.families import get_family
 from unbin.likelihood.composite import composite_sums
-from unbin.likelihood.moments import EFFECT_NODES, accumulate, block_moments, effect_points
+from unbin.likelihood.law import EFFECT_NODES, effect_points
+from unbin.likelihood.moments import accumulate, block_moments
 from unbin.likelihood.problem import PublishedMeans, make_problem, ridge_penalty
 from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import starting_point

@@ -11,7 +11,8 @@ from unbin.families import get_family
 from unbin.likelihood import quasi_score
 from unbin.likelihood.joint import joint_sums, make_joint
 from unbin.likelihood.joint_variance import score_variance
-from unbin.likelihood.moments import Law, block_moments
+from unbin.likelihood.law import Law
+from unbin.likelihood.moments import block_moments
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import reference_bins, score_sums
 from unbin.rows.design import lay_out

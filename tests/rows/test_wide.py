@@ -9,7 +9,7 @@ from tests.helpers.releases import quantile_release
 from unbin import _linalg
 from unbin.exceptions import EngineError, ParameterError
 from unbin.families import get_family
-from unbin.likelihood.moments import Law
+from unbin.likelihood.law import Law
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.specification import check_sums, power_sums
 from unbin.rows import wide

@@ -187,6 +187,14 @@ class Family:
         """Return the probability of every bin for every row, with its derivatives."""
         raise NotImplementedError
 
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        """Return how far eta moves until probabilities of bins are others.
+
+        That is the smallest standard deviation of the noise, as a move of eta, of targets that lie
+        in closed bins; at most about 1 on a log or logit scale.
+        """
+        raise NotImplementedError
+
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:

@@ -77,6 +77,9 @@ class BetaBinomial(Family):
         q, d_eta, d_log_w, _ = self._sums(eta, lower, upper, nuisance)
         return BinModel(q, d_eta, d_log_w[None])
 
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return 2 / math.sqrt(max(self.n_trials, 4))
+
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:

@@ -114,6 +114,9 @@ class Binomial(BregmanFamily):
             level=zero,
         )
 
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return 2 / math.sqrt(max(self.n_trials, 4))
+
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:

@@ -108,6 +108,12 @@ def _long_mass(b: float, mean: FloatArray, low: IntArray, high: IntArray) -> Flo
     return np.where(above < 0.5, above - beyond, to_end - below)
 
 
+def count_resolution(lower: FloatArray, upper: FloatArray) -> float:
+    """Return ``Family.resolution`` of counts with a log link: 1 / sqrt(mean) at the last edge."""
+    ends = np.concatenate([np.ravel(lower), np.ravel(upper)])
+    return 1 / math.sqrt(1 + ends[np.isfinite(ends)].max(initial=0.0))
+
+
 def integers_of_bins(lower: FloatArray, upper: FloatArray) -> tuple[IntArray, IntArray]:
     """Return the first and the last integer of each bin, as rows of int64."""
     low, high = np.maximum(np.ceil(as_rows(lower)), 0.0), np.floor(as_rows(upper))

@@ -70,6 +70,9 @@ class Gamma(LogLink):
         q, d_eta, d_log_shape = _bins_of_shape(eta, lower, upper, shape_of(nuisance))
         return BinModel(q, d_eta, -d_log_shape[None])
 
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return 1 / math.sqrt(max(shape_of(nuisance), 1.0))
+
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:

@@ -67,6 +67,9 @@ class Gaussian(IdentityLink, BregmanFamily):
         q, d_eta, d_log_sigma = normal_bins(eta, lower, upper, sigma)
         return BinModel(q, d_eta, d_log_sigma[None])
 
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return sigma_of(nuisance)
+
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray
     ) -> FloatArray:

@@ -19,7 +19,7 @@ from unbin.families.base import (
     tilted_bin_means,
     unweighted,
 )
-from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.counts import CountBins, CountLaw, count_bins, count_resolution
 from unbin.families.links import LogLink
 from unbin.families.tensors import Machine, TensorLaw
 
@@ -77,6 +77,9 @@ class NegativeBinomial(LogLink):
             slope=a * mean / (1 + a * mean),
             level=log_growth / a - mean / (1 + a * mean),
         )
+
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return count_resolution(lower, upper)
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray

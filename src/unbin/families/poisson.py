@@ -22,7 +22,7 @@ from unbin.families.base import (
     unweighted,
     x_log_x,
 )
-from unbin.families.counts import CountBins, CountLaw, count_bins
+from unbin.families.counts import CountBins, CountLaw, count_bins, count_resolution
 from unbin.families.links import LogLink
 from unbin.families.tensors import Machine, TensorLaw
 
@@ -80,6 +80,9 @@ class Poisson(LogLink, BregmanFamily):
             slope=0 * one,
             level=0 * one,
         )
+
+    def resolution(self, lower: FloatArray, upper: FloatArray, nuisance: FloatArray) -> float:
+        return count_resolution(lower, upper)
 
     def bin_means(
         self, eta: FloatArray, lower: FloatArray, upper: FloatArray, nuisance: FloatArray

@@ -39,7 +39,7 @@ from scipy.special import chdtrc
 from unbin._linalg import NOTHING, solve_scaled
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
-from unbin.likelihood.moments import Effects
+from unbin.likelihood.law import Effects
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import ScoreSums, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score

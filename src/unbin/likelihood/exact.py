@@ -33,7 +33,7 @@ from numba import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Status
 from unbin.families import Interval
-from unbin.likelihood.moments import Law
+from unbin.likelihood.law import Law
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations

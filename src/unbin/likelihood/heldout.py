@@ -16,7 +16,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ReleaseError
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import EFFECT_NODES, edges_of, effect_points
+from unbin.likelihood.law import EFFECT_NODES, edges_of, effect_points
 from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.tables import histogram_to_cumulative

@@ -32,14 +32,8 @@ from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.known import KnownPeople, KnownSums, known_problem, known_sums
-from unbin.likelihood.moments import (
-    BlockMoments,
-    Law,
-    RowModel,
-    add_sampling,
-    finish,
-    sampling_zeros,
-)
+from unbin.likelihood.law import Law, RowModel
+from unbin.likelihood.moments import BlockMoments, add_sampling, finish, sampling_zeros
 from unbin.likelihood.problem import Problem, make_problem
 from unbin.likelihood.quasi_score import (
     ScoreSums,

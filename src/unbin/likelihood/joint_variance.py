@@ -34,7 +34,8 @@ from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.counts import bins_holding
 from unbin.likelihood.joint import JointProblem, JointSums, add_to, partitions_of
 from unbin.likelihood.known import add_known
-from unbin.likelihood.moments import BlockMoments, Law
+from unbin.likelihood.law import Law
+from unbin.likelihood.moments import BlockMoments
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import evidence, left_statistics, masked, variance_of
 from unbin.rows.design import BlockSums

@@ -19,7 +19,8 @@ from unbin._typing import FloatArray, IntArray
 from unbin.families import Family, Units
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.moments import Law, finish, moment_sums
+from unbin.likelihood.law import Law
+from unbin.likelihood.moments import finish, moment_sums
 from unbin.likelihood.problem import Problem, PublishedMeans
 from unbin.likelihood.quasi_score import PartSums, evidence, summed, weigh_blocks
 from unbin.likelihood.statistics import bins_between

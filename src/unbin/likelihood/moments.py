@@ -10,8 +10,9 @@ exactly. A row that stands for w people counts w times. If the rows are a sample
 their design weights, m_b is itself an estimate: its variance Σ w (w - 1)(q_i - q̄)(q_i - q̄)ᵀ, with q̄
 the mean of the block, is added to S_b, times k / (k - 1) where the rows are worth k of equal
 weights. Of a single row there is no such variance; its block then weighs as much as one person
-does. Sums over rows add over parts of the rows, wherever they
-are, and tiles of a few thousand rows are worked on at a time, so that no array grows with n × K.
+does. Sums over rows add over parts of the rows, wherever they are, and no array grows with n × K:
+rows are looked up in a table of their law (:mod:`unbin.likelihood.lookup`), or where that does not
+pay, worked on in tiles of a few thousand.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ import numpy as np
 from numba import njit
 
 from unbin._linalg import like
-from unbin._typing import FloatArray, IntArray
-from unbin.families import Family
-from unbin.families.coordinates import Coordinates
+from unbin._typing import FloatArray
+from unbin.likelihood.law import Law
+from unbin.likelihood.lookup import tabulated
+from unbin.rows.interpolated import Sums, table_sums
 from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows, kernel
 
@@ -34,9 +36,6 @@ _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
 ALONE = 1e-9
 """1 - Σ w² / (Σ w)² of a block below which it has one row only."""
-
-EFFECT_NODES = 5
-"""Quadrature points of a random intercept."""
 
 if TYPE_CHECKING:
     from unbin.likelihood.problem import Problem
@@ -87,181 +86,6 @@ class SamplingVariance:
     twice: Any
 
 
-@dataclass(frozen=True, slots=True)
-class RowModel:
-    """Contributions of some rows to the L statistics of their blocks.
-
-    Attributes
-    ----------
-    mean : (n, L)
-        Expected statistics of each row: probabilities of bins, and the mean over ``unit``.
-    d_eta : (n, L)
-    d_nuisance : (m, n, L)
-    extra : (n, L) or (0, 0)
-        Covariances of the total with every statistic, where means were published.
-    """
-
-    mean: FloatArray
-    d_eta: FloatArray
-    d_nuisance: FloatArray
-    extra: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class Effects:
-    """What is known of the random intercept of each block.
-
-    Attributes
-    ----------
-    move, sd : (B,)
-        Its mean and standard deviation given what was published of the block.
-    along : (B, p)
-        D_bᵀ S_b⁻¹ e_b / e_bᵀ S_b⁻¹ e_b without looking at the block.
-    """
-
-    move: FloatArray
-    sd: FloatArray
-    along: FloatArray
-
-
-@dataclass(frozen=True, slots=True)
-class Law:
-    """The distribution of the published statistics given a row's features.
-
-    Attributes
-    ----------
-    family : Family
-    coordinates : Coordinates
-    lower, upper : (K,) or (B, K)
-        Bins, as in ``PublishedCounts``.
-    unit : float or None
-        What totals are divided by; None when no means were published.
-    block_variance : float
-    nodes : int
-        Quadrature points of the random block intercept.
-    effects : Effects or None
-        What is known of that of each block; None where it is only its variance.
-    """
-
-    family: Family
-    coordinates: Coordinates
-    lower: FloatArray
-    upper: FloatArray
-    unit: float | None
-    block_variance: float
-    nodes: int = EFFECT_NODES
-    effects: Effects | None = None
-
-    @classmethod
-    def of(cls, problem: Problem) -> Law:
-        """Return the law of the statistics of a problem."""
-        return cls(
-            problem.family,
-            problem.coordinates,
-            problem.counts.lower,
-            problem.counts.upper,
-            None if problem.means is None else problem.means.unit,
-            problem.block_variance,
-            effects=problem.effects,
-        )
-
-    def points(self, eta: Any, codes: Any = None) -> list[Any]:
-        """Return eta at the quadrature points of the random block intercept.
-
-        ``codes`` are the blocks of the rows of eta, of tensors those of its first axis.
-        """
-        sd: Any = float(np.sqrt(self.block_variance))
-        if self.effects is not None:
-            shape = (-1, *[1] * (eta.ndim - 1))
-            eta = eta + like(eta, self.effects.move)[codes].reshape(shape)
-            sd = like(eta, self.effects.sd)[codes].reshape(shape)
-        moves, _ = effect_points(float(self.block_variance > 0), self.nodes)
-        return [eta + sd * move if move else eta for move in moves]
-
-    def average(self, values: list[Any]) -> Any:
-        """Return the mean over the quadrature points, of arrays or of tensors."""
-        if len(values) == 1:
-            return values[0]
-        _, weights = effect_points(1.0, self.nodes)
-        return sum(weight * each for weight, each in zip(weights, values, strict=True))
-
-    @property
-    def n_bins(self) -> int:
-        """Bins of a block, padding included."""
-        return int(self.lower.shape[-1])
-
-    @property
-    def n_statistics(self) -> int:
-        """Statistics of a block: its bins, and the total if means were published."""
-        return self.n_bins + (self.unit is not None)
-
-    def rows(
-        self, rows: Rows, tile: slice, theta: FloatArray, nuisance: FloatArray, covariance: bool
-    ) -> RowModel:
-        """Return the model of some rows."""
-        lower, upper = edges_of(self.lower, self.upper, rows, tile)
-        codes = None if self.effects is None else rows.codes(tile)
-        return self.at(rows.eta(theta, tile), lower, upper, nuisance, covariance, codes)
-
-    def at(
-        self,
-        eta: FloatArray,
-        lower: FloatArray,
-        upper: FloatArray,
-        nuisance: FloatArray,
-        covariance: bool,
-        codes: IntArray | None = None,
-    ) -> RowModel:
-        """Return the model of rows with these linear predictors, in bins (K,) or (n, K)."""
-        m, n_bins = self.coordinates.n_row_nuisance, lower.shape[-1]
-        family, points = self.family, self.points(eta, codes)
-        models = [family.bins(at, lower, upper, nuisance) for at in points]
-        q = self.average([model.probability for model in models])
-        d_eta = self.average([model.d_eta for model in models])
-        d_nuisance = self.average([model.d_nuisance for model in models])
-        if self.unit is None:
-            return RowModel(q, d_eta, d_nuisance[:m], np.zeros((0, 0)))
-        means = [family.inverse_link(at) for at in points]
-        mean, extra = self.average(means), np.zeros((len(eta), n_bins + 1))
-        if covariance:
-            if n_bins > 1:
-                within = [family.bin_means(at, lower, upper, nuisance) for at in points]
-                shares = [model.probability for model in models]
-                extra[:, :-1] = self.average(
-                    [
-                        share * np.where(share > 0, inside - mean[:, None], 0.0)
-                        for share, inside in zip(shares, within, strict=True)
-                    ]
-                )
-            variances = [family.variance(at, nuisance) for at in points]
-            apart = [(each - mean) ** 2 for each in means]
-            extra[:, -1] = (self.average(variances) + self.average(apart)) / self.unit
-            extra /= self.unit
-        q = np.column_stack([q, mean / self.unit])
-        slope = self.average([family.mean_derivative(at) for at in points])
-        d_eta = np.column_stack([d_eta, slope / self.unit])
-        padding = np.zeros((*d_nuisance.shape[:2], 1))
-        return RowModel(q, d_eta, np.concatenate([d_nuisance, padding], axis=2)[:m], extra)
-
-
-def edges_of(
-    lower: FloatArray, upper: FloatArray, rows: Rows, tile: slice
-) -> tuple[FloatArray, FloatArray]:
-    """Return the bin ends of some rows, ready for ``Family.bins``."""
-    if lower.ndim == 1:
-        return lower, upper
-    codes = rows.codes(tile)
-    return lower[codes], upper[codes]
-
-
-def effect_points(sd: float, nodes: int) -> tuple[list[float], list[float]]:
-    """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread."""
-    if sd == 0:
-        return [0.0], [1.0]
-    at, weight = np.polynomial.hermite_e.hermegauss(nodes)
-    return (sd * at).tolist(), (weight / weight.sum()).tolist()
-
-
 def block_moments(
     problem: Problem, free: FloatArray, *, covariance: bool = True
 ) -> Iterator[BlockMoments]:
@@ -286,7 +110,8 @@ def map_moments(
     def then(blocks: slice, sums: tuple[FloatArray, ...]) -> Done:
         return function(finish(problem, free, blocks, sums, covariance))
 
-    return problem.design.by_block(moment_sums, Law.of(problem), free, covariance, then=then)
+    law = tabulated(Law.of(problem), problem.design, free)
+    return problem.design.by_block(moment_sums, law, free, covariance, then=then)
 
 
 # -- sums over rows ------------------------------------------------------------------------------
@@ -299,6 +124,8 @@ def moment_sums(rows: Rows, law: Law, free: FloatArray, covariance: bool) -> tup
     The row of a total in the last one holds the total's covariances instead. Of a sample what
     ``sampling_sums`` returns follows.
     """
+    if law.table is not None:
+        return looked_up(rows, law, free, covariance=covariance)[:3]
     d, n_blocks, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     mean = np.zeros((n_blocks, size))
@@ -316,6 +143,38 @@ def moment_sums(rows: Rows, law: Law, free: FloatArray, covariance: bool) -> tup
             place = np.searchsorted(rows.blocks, rows.codes(tile))
             add_sampling(place, model.mean, rows.people(tile), *sampling)
     return mean, slopes, cross, *sampling
+
+
+def looked_up(
+    rows: Rows, law: Law, free: FloatArray, *, covariance: bool = True, checks: bool = False
+) -> Sums:
+    """Return the sums of each block, from the table of a law; ``checks``: all of them."""
+    points, b, size, d = law.table, len(rows.blocks), law.n_statistics, rows.matrix.shape[1]
+    assert points is not None
+    theta, m = law.coordinates.split(free)[0], law.coordinates.n_row_nuisance
+    if not rows.fit_intercept:
+        theta = np.concatenate([[0.0], theta])
+    if law.effects is not None:
+        points = points._replace(moves=points.moves[rows.blocks])
+    sums = Sums(
+        mean=np.zeros((b, size)),
+        slopes=np.zeros((b, size, 1 + d + m)),
+        cross=np.zeros((b, size, size)),
+        squares=np.zeros((b if checks else 0, size, d)),
+        scales=np.zeros((b if checks and m else 0, size, d)),
+    )
+    table_sums(
+        rows.matrix.T,
+        rows.offset,
+        rows.people(),
+        rows.start,
+        theta,
+        points,
+        law.n_bins,
+        covariance,
+        sums,
+    )
+    return sums
 
 
 def sampling_zeros(rows: Rows, n_blocks: int, size: int) -> tuple[FloatArray, ...]:

@@ -13,7 +13,7 @@ from unbin.exceptions import BinError, SlowFitWarning
 from unbin.families import Family, Interval
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts, block_targets
-from unbin.likelihood.moments import Effects
+from unbin.likelihood.law import Effects
 from unbin.likelihood.statistics import PublishedOrder, looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows

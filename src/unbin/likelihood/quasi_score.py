@@ -28,7 +28,8 @@ import numpy as np
 from unbin._linalg import JITTER, NOTHING, like, namespace
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments
+from unbin.likelihood.law import Law
+from unbin.likelihood.moments import BlockMoments, finish, map_moments
 from unbin.likelihood.order import order_moments
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.sampling import Sampled, correct, tiles_of

@@ -35,7 +35,8 @@ from numba import njit
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.moments import ALONE, RowModel
+from unbin.likelihood.law import RowModel
+from unbin.likelihood.moments import ALONE
 from unbin.rows.rows import Rows
 
 _TILE_CELLS = 1 << 18

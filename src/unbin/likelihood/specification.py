@@ -40,6 +40,7 @@ from scipy.special import chdtrc, fdtrc
 
 from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.likelihood.law import Law
 from unbin.likelihood.location import (
     Location,
     LocationPart,
@@ -49,7 +50,8 @@ from unbin.likelihood.location import (
     share_of_shape,
     slopes_of,
 )
-from unbin.likelihood.moments import BlockMoments, Law, finish, map_moments, moment_sums
+from unbin.likelihood.lookup import tabulated
+from unbin.likelihood.moments import BlockMoments, finish, looked_up, map_moments, moment_sums
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import (
     Evidence,
@@ -217,7 +219,8 @@ def _pass(
         level = location_part(problem, said, blocks, values[blocks], published[blocks])
         return _check(problem, said, blocks, added, bread), level
 
-    found = problem.design.by_block(check_sums, Law.of(problem), free, then=check)
+    law = tabulated(Law.of(problem), problem.design, free)
+    found = problem.design.by_block(check_sums, law, free, then=check)
     parts, levels = zip(*found, strict=True)
     return _Part.joined(parts), located(problem, levels, penalty)
 
@@ -250,6 +253,10 @@ def check_sums(rows: Rows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]
     The last, (b, L, d), is of the first nuisance parameter that is worked out per row; without any
     it has no columns.
     """
+    if law.table is not None:
+        sums = looked_up(rows, law, free, checks=True)
+        scales = sums.scales if len(sums.scales) else sums.squares[:, :, :0]
+        return *sums[:4], scales
     d, b, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     scaled = law.coordinates.n_row_nuisance > 0

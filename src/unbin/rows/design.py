@@ -68,6 +68,8 @@ class Design:
         People that the rows of each block stand for, by partition; None where each stands for one.
     sampled : bool
         Whether the rows are a sample of the people, and their weights those of a survey.
+    looks_up : bool
+        Whether sums over rows may be made from a table (``likelihood.lookup``).
     """
 
     parts: Parts
@@ -84,6 +86,7 @@ class Design:
     scores_blocks: bool = False
     weight: tuple[FloatArray, ...] | None = None
     sampled: bool = False
+    looks_up: bool = False
 
     @property
     def n_parameters(self) -> int:
@@ -170,10 +173,28 @@ class Design:
         return np.concatenate(list(found)) / np.where(self.people > 0, self.people, 1.0)[:, None]
 
     @cached_property
+    def ends(self) -> tuple[FloatArray, FloatArray]:
+        """The smallest and the largest value of every column."""
+        low, high = zip(*self.parts.stream(extremes), strict=True)
+        return np.min(low, axis=0), np.max(high, axis=0)
+
+    @property
     def ranges(self) -> FloatArray:
         """The distance from the smallest to the largest value of every column."""
-        low, high = zip(*self.parts.stream(extremes), strict=True)
-        return np.asarray(np.max(high, axis=0) - np.min(low, axis=0))
+        return self.ends[1] - self.ends[0]
+
+    def reach(self, theta: FloatArray) -> tuple[float, float]:
+        """Return what the linear predictor of a row is at least and at most.
+
+        Infinite where nobody knows: where rows with offsets are not in memory.
+        """
+        if self.has_offset and self.rows is None:
+            return -np.inf, np.inf
+        offset = np.zeros(1) if self.rows is None else self.rows.offset
+        level = theta[0] if self.fit_intercept else 0.0
+        by_column = theta[self.fit_intercept :] * np.array(self.ends)
+        low, high = by_column.min(axis=0).sum(), by_column.max(axis=0).sum()
+        return float(level + low + offset.min()), float(level + high + offset.max())
 
     # -- units -------------------------------------------------------------------------------------
 
@@ -453,6 +474,7 @@ def over_rows(
         order=order,
         weight=_weight(rows),
         sampled=rows.sampled,
+        looks_up=True,
     )
 
 

@@ -7,7 +7,7 @@ from numba import njit
 
 _TILE = 256
 """Rows whose products are formed at a time."""
-_LANES = 8
+LANES = 8
 """Numbers in the widest vectors of a processor."""
 
 
@@ -26,13 +26,13 @@ def accumulate(  # type: ignore[no-untyped-def]
     """
     n, size = q.shape
     d, m = columns.shape[0], d_nuisance.shape[0]
-    width = _TILE + _LANES
-    one, slope = np.zeros((2, width)), np.zeros((_up(size, 2), width))
-    x, level = np.zeros((_up(1 + d, 6), width)), np.zeros((_up((1 + m) * size, 6), width))
+    width = _TILE + LANES
+    one, slope = np.zeros((2, width)), np.zeros((up(size, 2), width))
+    x, level = np.zeros((up(1 + d, 6), width)), np.zeros((up((1 + m) * size, 6), width))
     for i in range(width):
         one[0, i], x[0, i] = 1.0, 1.0
     by_one, by_x = np.empty((2, len(level))), np.empty((len(slope), len(x)))
-    by_level = np.empty((len(slope), _up(size, 6)))
+    by_level = np.empty((len(slope), up(size, 6)))
     b = np.searchsorted(start, row, side="right") - 1
     low = 0
     for tile in range(0, n, _TILE):
@@ -43,7 +43,7 @@ def accumulate(  # type: ignore[no-untyped-def]
             while start[b + 1] - row <= low:
                 b += 1
             high = min(end, start[b + 1] - row)
-            used = _up(high - low, _LANES)
+            used = up(high - low, LANES)
             for k in range(size):
                 _copy_padded(d_eta[low:high, k], slope[k, :used])
                 _copy_padded(q[low:high, k], level[k, :used])
@@ -56,8 +56,8 @@ def accumulate(  # type: ignore[no-untyped-def]
                         slope[k, i] *= weights[low + i]
                     for k in range((1 + m) * size):
                         level[k, i] *= one[0, i]
-            _products(slope, x, low - tile, used, by_x)
-            _products(one, level, 0, used, by_one)
+            products(slope, 0, 0, x, low - tile, used, by_x, False)
+            products(one, 0, 0, level, 0, used, by_one, False)
             for k in range(size):
                 mean[b, k] += by_one[0, k]
                 for j in range(d + 1):
@@ -65,7 +65,7 @@ def accumulate(  # type: ignore[no-untyped-def]
                 for j in range(m):
                     slopes[b, k, 1 + d + j] += by_one[0, (1 + j) * size + k]
             if covariance:
-                _products(level, level, 0, used, by_level)
+                products(level, 0, 0, level, 0, used, by_level, False)
                 for k in range(n_bins):
                     for j in range(n_bins):
                         cross[b, k, j] -= by_level[k, j]
@@ -76,7 +76,7 @@ def accumulate(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _up(size, step):  # type: ignore[no-untyped-def]
+def up(size, step):  # type: ignore[no-untyped-def]
     """Round up to a multiple."""
     return (size + step - 1) // step * step
 
@@ -91,18 +91,19 @@ def _copy_padded(values, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _products(left, right, skip, n, out):  # type: ignore[no-untyped-def]
-    """Write left rightᵀ over ``n`` columns, leaving out the first ``skip`` of ``right``.
+def products(left, top, left_skip, right, skip, n, out, half):  # type: ignore[no-untyped-def]
+    """Write left rightᵀ over n columns of each, from ``left_skip`` and ``skip`` on.
 
-    A call of BLAS costs more than the products of a small block. Twelve sums at a time are about
-    as many as there are registers for.
+    Rows of ``left`` are those from ``top`` on, as many as ``out`` has. If only the lower ``half`` is
+    wanted, what is above the diagonal may be left as it was. A call of BLAS costs more than the
+    products of a small block. Twelve sums at a time are about as many as there are registers for.
     """
-    end = skip + n
+    end, left_end = skip + n, left_skip + n
     for j in range(0, out.shape[1], 6):
         u, v, w = right[j, skip:end], right[j + 1, skip:end], right[j + 2, skip:end]
         x, y, z = right[j + 3, skip:end], right[j + 4, skip:end], right[j + 5, skip:end]
-        for k in range(0, len(out), 2):
-            a, b = left[k, :n], left[k + 1, :n]
+        for k in range(j // 2 * 2 if half else 0, len(out), 2):
+            a, b = left[top + k, left_skip:left_end], left[top + k + 1, left_skip:left_end]
             au, av, aw, ax, ay, az = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             bu, bv, bw, bx, by, bz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
             for i in range(n):

@@ -420,6 +420,7 @@ class Surveyed:
             has_offset=whole.has_offset,
             weight=self.weight,
             sampled=self.sampled,
+            looks_up=True,
         )
 
     @property

@@ -24,7 +24,7 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows
 
 if TYPE_CHECKING:
-    from unbin.likelihood.moments import Law
+    from unbin.likelihood.law import Law
 
 _SUMS = 1 << 24
 """Numbers in the sums of a part's blocks, about: this limits its blocks."""

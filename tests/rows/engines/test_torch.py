@@ -23,7 +23,8 @@ from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.moments import Law, moment_sums
+from unbin.likelihood.law import Law
+from unbin.likelihood.moments import moment_sums
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.start import bin_value_sums, eta_sums, starting_point

@@ -22,7 +22,7 @@ from unbin.rows.engines.torch.sums import laid_out, times
 if TYPE_CHECKING:
     from unbin.likelihood.joint import View
     from unbin.likelihood.joint_variance import Weights
-    from unbin.likelihood.moments import Law
+    from unbin.likelihood.law import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
 _FEW = 64

@@ -17,7 +17,7 @@ from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 from unbin.rows.engines.torch.sums import moment_tensors
 
 if TYPE_CHECKING:
-    from unbin.likelihood.moments import Law
+    from unbin.likelihood.law import Law
     from unbin.likelihood.quasi_score import Evidence
     from unbin.rows.engines.torch.tiles import TorchRows
 

@@ -13,7 +13,7 @@ from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 
 if TYPE_CHECKING:
-    from unbin.likelihood.moments import Law
+    from unbin.likelihood.law import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
 

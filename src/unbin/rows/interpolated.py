@@ -1,0 +1,344 @@
+"""Sums over the rows of each block of functions of eta, between the points of a table.
+
+What a family says of a row depends on its linear predictor alone. With f such a function, given at
+points a step apart, and w_g(eta) the weights of Lagrange's interpolation between the eight points
+around eta,
+
+    Σ_i f(eta_i) x_i = Σ_g f(g) h(g),    h(g) = Σ_i w_g(eta_i) x_i.
+
+So the rows of a large block are gathered at the points, whatever the functions, and functions are
+summed over the points, of which there are a few hundred. The rows of a small block are looked up in
+the table one by one. Either way one compiled pass, without the interpreter and without temporaries
+of the size of the rows, serves every family.
+
+The error is that of a polynomial of degree 7 through neighbouring values, and relative to them: in
+the tails probabilities stay right in relative terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from unbin._typing import FloatArray
+from unbin.rows.lanes import EIGHT, add_eight, combine_eight
+from unbin.rows.products import LANES, products, up
+
+BEFORE = 3
+"""Points below the last one at or below eta that it is interpolated with; four lie above."""
+_TILE = 256
+"""Rows worked on at a time: what is kept of them stays in the cache."""
+_GROUP = 16
+"""Columns that are gathered together: what is held of them stays in the cache."""
+_INVERSE = np.array(
+    [(-1.0) ** (7 - p) / (math.factorial(p) * math.factorial(7 - p)) for p in range(EIGHT)]
+)
+"""1 / Π_(q ≠ p) (p - q)."""
+
+
+class Points(NamedTuple):
+    """Functions of eta at points a step apart.
+
+    Attributes
+    ----------
+    values : (F, G)
+        L statistics, their derivatives in eta and in each of m nuisance parameters, and covariances
+        with a total where there is one. F is a multiple of eight, G more than is asked for by
+        eight: what is left over is 0.
+    turned : (G, F)
+        The same.
+    first, inverse : float
+        The first point in steps, and 1 / step.
+    moves : (b, Q), or (1, 1) and 0 where there are none
+        Moves of eta, by block, that functions are averaged over; in steps.
+    shares : (Q,)
+        What each of them weighs.
+    """
+
+    values: FloatArray
+    turned: FloatArray
+    first: float
+    inverse: float
+    moves: FloatArray
+    shares: FloatArray
+
+
+class Sums(NamedTuple):
+    """Sums over the rows of each of b blocks, L statistics each.
+
+    Attributes
+    ----------
+    mean : (b, L)
+    slopes : (b, L, 1 + d + m)
+        Of derivatives in a shift of eta, in the slopes and in nuisance parameters.
+    cross : (b, L, L)
+        -Σ f fᵀ of the bins; the row of a total holds its covariances.
+    squares, scales : (b, L, d), or empty where they are not wanted
+        Of derivatives in eta times x², and in the first nuisance parameter times x.
+    """
+
+    mean: FloatArray
+    slopes: FloatArray
+    cross: FloatArray
+    squares: FloatArray
+    scales: FloatArray
+
+
+class _Work(NamedTuple):
+    """What is used again from block to block."""
+
+    by_x: FloatArray
+    by_f: FloatArray
+    by_square: FloatArray
+    level: FloatArray
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def table_sums(  # type: ignore[no-untyped-def]
+    columns, offset, weights, start, theta, points, n_bins, covariance, sums
+):
+    """Add the rows of each block to its sums.
+
+    Parameters
+    ----------
+    columns : (d, n)
+    offset, weights : (n,)
+        ``weights`` are the people that rows stand for; empty where each stands for one.
+    start : (b + 1,)
+        Rows of the blocks.
+    theta : (1 + d,)
+        Intercept and slopes.
+    points : Points
+    n_bins : int
+        Statistics that are probabilities of bins.
+    covariance : bool
+        Whether ``cross`` is wanted.
+    sums : Sums
+    """
+    d, size = len(columns), sums.mean.shape[1]
+    width, n_points = points.values.shape
+    checks, moved = len(sums.squares) > 0, len(points.shares) > 1 or points.moves[0, 0] != 0
+    held = np.zeros((up(1 + d, 6), n_points))
+    squares = np.zeros((up(d * checks, 6), n_points))
+    own = np.zeros((width, n_points * moved))
+    work = _Work(
+        np.zeros((up(size, 2), len(held))),
+        np.zeros((up(size, 2), up(size, 6))),
+        np.zeros((up(size, 2), len(squares))),
+        np.zeros((up(size, 2), max(n_points, _TILE + LANES))),
+    )
+    x, x_squares = np.zeros((len(held), _TILE + LANES)), np.zeros((len(squares), _TILE + LANES))
+    eta, people, place = np.zeros(_TILE), np.ones(_TILE), np.zeros(_TILE)
+    point, weight = np.zeros(_TILE, np.int64), np.zeros((_TILE, EIGHT))
+    f, looked_up = np.zeros((_TILE, width)), np.zeros((width, _TILE + LANES))
+    b, row = 0, start[0]
+    while row < start[-1]:
+        while start[b + 1] <= row:
+            b += 1
+        if start[b + 1] - row >= _TILE:
+            low, high = n_points, 0
+            for row in range(start[b], start[b + 1], _TILE):
+                n = min(_TILE, start[b + 1] - row)
+                _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
+                for i in range(n):
+                    place[i] = eta[i] * points.inverse - points.first
+                _interpolate(place[:n], 1.0, point, weight)
+                for i in range(n):
+                    low, high = min(low, point[i]), max(high, point[i])
+                _gather(columns, row, people[:n], point, weight, held, squares)
+            n, functions = up(high + EIGHT - low, LANES), points.values
+            if moved:
+                _average(points, b, low, n, own)
+                functions = own
+            _finish(functions, low, held, squares, low, n, n_bins, covariance, work, b, sums)
+            _clear(held, low, n)
+            _clear(squares, low, n)
+            row = start[b + 1]
+            continue
+        last, end = b, min(row + _TILE, start[-1])
+        while start[last + 1] < end:
+            last += 1
+            if start[last + 1] - start[last] >= _TILE:
+                end = start[last]
+        _predict(columns, offset, weights, theta, row, eta[: end - row], people[: end - row])
+        _look_up(points, start, b, row, end, eta, place, point, weight, f, looked_up)
+        tile = row
+        while row < end:
+            while start[b + 1] <= row:
+                b += 1
+            skip, n = row - tile, min(end, start[b + 1]) - row
+            _copy(columns, row, people[skip : skip + n], x, x_squares)
+            m = up(n, LANES)
+            _finish(looked_up, skip, x, x_squares, 0, m, n_bins, covariance, work, b, sums)
+            row += n
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _predict(columns, offset, weights, theta, row, eta, people):  # type: ignore[no-untyped-def]
+    """Write eta, and the people that rows stand for, of the rows from ``row`` on."""
+    n = len(eta)
+    for i in range(n):
+        eta[i] = theta[0] + offset[row + i]
+    for j in range(len(columns)):
+        slope, values = theta[1 + j], columns[j, row : row + n]
+        for i in range(n):
+            eta[i] += slope * values[i]
+    for i in range(n if len(weights) else 0):
+        people[i] = weights[row + i]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _interpolate(place, share, point, weight):  # type: ignore[no-untyped-def]
+    """Write the first of the eight points around each place, and what they weigh, times a share."""
+    for i in range(len(place)):
+        below = np.int64(place[i])
+        point[i] = below - BEFORE
+        t = place[i] - below
+        a, b, c, d, e, f, g, h = t + 3, t + 2, t + 1, t, t - 1, t - 2, t - 3, t - 4
+        abc, fgh = a * b * c, f * g * h
+        abcd, efgh = share * d * abc, share * e * fgh
+        weight[i, 0] = _INVERSE[0] * (b * c * d * efgh)
+        weight[i, 1] = _INVERSE[1] * (a * c * d * efgh)
+        weight[i, 2] = _INVERSE[2] * (a * b * d * efgh)
+        weight[i, 3] = _INVERSE[3] * (abc * efgh)
+        weight[i, 4] = _INVERSE[4] * (abcd * fgh)
+        weight[i, 5] = _INVERSE[5] * (abcd * e * g * h)
+        weight[i, 6] = _INVERSE[6] * (abcd * e * f * h)
+        weight[i, 7] = _INVERSE[7] * (abcd * e * f * g)
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _gather(columns, row, people, point, weight, held, squares):  # type: ignore[no-untyped-def]
+    """Add rows, 1 and x times their people, to the points around them."""
+    step = held.shape[1]
+    for i in range(len(people)):
+        add_eight(held, point[i], weight, EIGHT * i, people[i])
+    for first in range(0, len(columns), _GROUP):
+        last = min(first + _GROUP, len(columns))
+        for i in range(len(people)):
+            at = point[i] + (1 + first) * step
+            for j in range(first, last):
+                add_eight(held, at, weight, EIGHT * i, people[i] * columns[j, row + i])
+                at += step
+        for i in range(len(people) if len(squares) else 0):
+            at = point[i] + first * step
+            for j in range(first, last):
+                value = columns[j, row + i]
+                add_eight(squares, at, weight, EIGHT * i, people[i] * value * value)
+                at += step
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _average(points, b, low, n, out):  # type: ignore[no-untyped-def]
+    """Write the functions at n points from ``low`` on, averaged over the moves of a block."""
+    at, weight = np.zeros(1, np.int64), np.zeros((1, EIGHT))
+    _clear(out, low, n)
+    for q in range(len(points.shares)):
+        whole = math.floor(points.moves[b, q])
+        _interpolate(points.moves[b, q : q + 1] - whole, points.shares[q], at, weight)
+        for p in range(EIGHT):
+            skip = low + whole + at[0] + p
+            for k in range(len(out)):
+                values = points.values[k, skip : skip + n]
+                for g in range(n):
+                    out[k, low + g] += weight[0, p] * values[g]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _look_up(  # type: ignore[no-untyped-def]
+    points, start, b, row, end, eta, place, point, weight, f, out
+):
+    """Write the functions of some rows, of block b and after, each row a column of ``out``."""
+    width, n = len(points.values), end - row
+    for i in range(n):
+        for k in range(width):
+            f[i, k] = 0.0
+    for q in range(len(points.shares)):
+        here = b
+        for i in range(n):
+            while start[here + 1] <= row + i:
+                here += 1
+            move = points.moves[min(here, len(points.moves) - 1), q] - points.first
+            place[i] = eta[i] * points.inverse + move
+        _interpolate(place[:n], points.shares[q], point, weight)
+        for i in range(n):
+            for k in range(0, width, EIGHT):
+                at = point[i] * width + k
+                combine_eight(f, i * width + k, points.turned, at, width, weight, EIGHT * i)
+    for k in range(width):
+        for i in range(n):
+            out[k, i] = f[i, k]
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _copy(columns, row, people, x, squares):  # type: ignore[no-untyped-def]
+    """Copy rows, 1 and x times their people, and fill up with zeros."""
+    n = len(people)
+    for i in range(n):
+        x[0, i] = people[i]
+    for j in range(len(columns)):
+        values = columns[j, row : row + n]
+        for i in range(n):
+            x[1 + j, i] = people[i] * values[i]
+        for i in range(n if len(squares) else 0):
+            squares[j, i] = people[i] * values[i] * values[i]
+    _clear(x, n, up(n, LANES) - n)
+    _clear(squares, n, up(n, LANES) - n)
+
+
+@njit(cache=True, nogil=True)
+def _clear(values, first, n):  # type: ignore[no-untyped-def]
+    """Set some columns to 0."""
+    for j in range(len(values)):
+        for i in range(first, first + n):
+            values[j, i] = 0.0
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _finish(f, skip, x, squares, low, n, n_bins, covariance, work, b, sums):  # type: ignore[no-untyped-def]
+    """Add functions times what is held of a block's rows, over points or rows, to its sums."""
+    size, d = sums.mean.shape[1], sums.squares.shape[2]
+    m = sums.slopes.shape[2] - 1 - d
+    for k in range(size):
+        sums.mean[b, k] += _dot(f[k], skip, x[0], low, n)
+        for j in range(m):
+            sums.slopes[b, k, 1 + d + j] += _dot(f[(2 + j) * size + k], skip, x[0], low, n)
+    products(f, size, skip, x, low, n, work.by_x, False)
+    _add(work.by_x, 0, 1 + d, sums.slopes[b])
+    if covariance:
+        for k in range(n_bins):
+            for i in range(n):
+                work.level[k, i] = f[k, skip + i] * x[0, low + i]
+        products(work.level, 0, 0, f, skip, n, work.by_f, True)
+        for k in range(n_bins):
+            for j in range(n_bins):
+                sums.cross[b, k, j] -= work.by_f[max(k, j), min(k, j)]
+        for k in range(size if size > n_bins else 0):
+            sums.cross[b, n_bins, k] += _dot(f[(2 + m) * size + k], skip, x[0], low, n)
+    if len(sums.squares):
+        products(f, size, skip, squares, low, n, work.by_square, False)
+        _add(work.by_square, 0, d, sums.squares[b])
+    if len(sums.scales):
+        products(f, 2 * size, skip, x, low, n, work.by_x, False)
+        _add(work.by_x, 1, d, sums.scales[b])
+
+
+@njit(cache=True, nogil=True)
+def _add(found, skip, n, total):  # type: ignore[no-untyped-def]
+    """Add n columns of products, from ``skip`` on, to a sum."""
+    for k in range(len(total)):
+        for j in range(n):
+            total[k, j] += found[k, skip + j]
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _dot(left, skip, right, low, n):  # type: ignore[no-untyped-def]
+    """Return the sum of products of n numbers of each of two rows."""
+    total = 0.0
+    u, v = left[skip : skip + n], right[low : low + n]
+    for i in range(n):
+        total += u[i] * v[i]
+    return total
