@@ -51,7 +51,9 @@ SINGULAR = 0.02
 _HELD = 1e8
 """Ridge that holds slopes at 0, in units of one person's information on them."""
 _FULL_PASSES = 10
-"""Passes over the rows of large blocks before a coarse version of the problem is solved first."""
+"""Passes over the rows of large blocks, at most, from a root of a fraction of them."""
+_ROUGH = 1e-2
+"""Tolerance of that root."""
 
 
 def fit_likelihood(
@@ -268,21 +270,26 @@ def solve(
 ) -> ScoringResult:
     """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be.
 
+    Of large blocks a fraction of their rows is solved first, and gives the start.
+
     Where there is no root to be found, the iterate that explains the table best is given, but
     never one that explains it worse than slopes of 0 do.
     """
-    thinned = worth_thinning(problem)
+    thinned, second = worth_thinning(problem), None
+    if thinned:
+        coarse = thin(problem)
+        rough = solve(coarse, free, penalty, _ROUGH, max_iter)
+        second = rough.free
+        if _is_final(coarse, rough):
+            free, second = second, free
     cap = step_scale(problem, free)
     passes = min(max_iter, _FULL_PASSES) if thinned else max_iter
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
     if _is_final(problem, result):
         return result
-    if thinned:
-        second = solve(thin(problem), free, penalty, 1e-2, max_iter).free
-    elif not problem.counts.informative:
-        second = free
-    else:
-        second = maximise_composite(problem, free, penalty).free
+    if second is None:
+        composite = problem.counts.informative
+        second = maximise_composite(problem, free, penalty).free if composite else free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)
     if _is_final(problem, again):
         return again

@@ -38,9 +38,11 @@ def tabulated(law: Law, design: Design, free: FloatArray) -> Law:
     if law.unit is not None and law.effects is not None:
         return law
     theta, nuisance = law.coordinates.split(free)
+    low, high = design.reach(theta)
     step = law.family.resolution(law.lower, law.upper, nuisance) / _FINE
+    step = min(step, (high - low) / EIGHT) if high > low else step
     moves, shares = _moves(law, step)
-    ends = np.array(design.reach(theta)) / step + [moves.min(), moves.max()]
+    ends = np.array([low + moves.min() * step, high + moves.max() * step]) / step
     ends += np.array([-EIGHT, EIGHT]) if law.effects is not None else 0.0
     if not np.isfinite(ends).all() or ends[1] - ends[0] > min(_MOST, design.n_rows // _WORTH):
         return law

@@ -238,7 +238,7 @@ def thin(problem: Problem) -> Problem:
     """Keep every s-th row of each block, each standing for more people.
 
     The expected statistics of a block are sums over its rows, and a few hundred rows approximate
-    them well enough for a start.
+    them well enough for a start, moved so that their mean is that of the block.
     """
     design = problem.design
     whole, size, stride = design.in_memory(), design.size, _stride(problem)
@@ -248,14 +248,18 @@ def thin(problem: Problem) -> Problem:
     place = np.arange(start[-1]) - np.repeat(start[:-1], kept)
     step = np.repeat(size / kept, kept)
     rows = np.repeat(design.start[:-1], kept) + (place * step).astype(np.int64)
-    kept_people = np.add.reduceat(people[rows], start[:-1])
+    matrix, weights = aligned_copy(whole.matrix[rows]), people[rows]
+    kept_people = np.add.reduceat(weights, start[:-1])
+    weights *= np.repeat(design.people / kept_people, kept)
+    total = np.add.reduceat(matrix * weights[:, None], start[:-1])
+    matrix += np.repeat(design.block_means[:, :-1] - total / design.people[:, None], kept, axis=0)
     thinned = with_rows(
         design,
-        matrix=aligned_copy(whole.matrix[rows]),
+        matrix=matrix,
         offset=whole.offset[rows],
         key=whole.key[rows],
         start=start,
-        weights=people[rows] * np.repeat(design.people / kept_people, kept),
+        weights=weights,
         sampled=False,
     )
     return replace(problem, design=thinned)

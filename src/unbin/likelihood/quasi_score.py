@@ -39,6 +39,8 @@ from unbin.rows.rows import Rows, kernel
 
 _MOST_LOST = 0.95
 """Hidden counts and sampling take at most this share of the information in any direction."""
+_NOBODY = 1e-12
+"""Share of people that is rounding: all are expected in the bin."""
 _LEAST_BEFORE = 0.05
 """Share of an expected count that is expected at least before the table is looked at."""
 
@@ -399,7 +401,8 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
     bins, mean, covariance = np.arange(n_bins), part.mean, part.covariance
     people = counts.n[blocks].astype(np.float64)
     m, variance = mean[:, :n_bins], covariance[:, bins, bins]
-    multinomial = m * (1 - m / like(mean, people)[:, None])
+    rest = 1 - m / like(mean, people)[:, None]
+    multinomial = m * rest * (rest > _NOBODY)
     spread = namespace(mean).stack([variance.sum(), multinomial.sum()])
     target, hidden = counts.count[blocks], np.zeros((*mean.shape, 0))
     if counts.low is not None:

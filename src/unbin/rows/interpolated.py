@@ -87,15 +87,6 @@ class Sums(NamedTuple):
     scales: FloatArray
 
 
-class _Work(NamedTuple):
-    """What is used again from block to block."""
-
-    by_x: FloatArray
-    by_f: FloatArray
-    by_square: FloatArray
-    level: FloatArray
-
-
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def table_sums(  # type: ignore[no-untyped-def]
     columns, offset, weights, start, theta, points, n_bins, covariance, sums
@@ -121,26 +112,22 @@ def table_sums(  # type: ignore[no-untyped-def]
     d, size = len(columns), sums.mean.shape[1]
     width, n_points = points.values.shape
     checks, moved = len(sums.squares) > 0, len(points.shares) > 1 or points.moves[0, 0] != 0
-    held = np.zeros((up(1 + d, 6), n_points))
-    squares = np.zeros((up(d * checks, 6), n_points))
+    held, x = np.zeros((up(1 + d, 4), n_points)), np.zeros((up(1 + d, 4), _TILE + LANES))
+    squares = np.zeros((up(d * checks, 4), n_points))
+    x_squares = np.zeros((len(squares), _TILE + LANES))
     own = np.zeros((width, n_points * moved))
-    work = _Work(
-        np.zeros((up(size, 2), len(held))),
-        np.zeros((up(size, 2), up(size, 6))),
-        np.zeros((up(size, 2), len(squares))),
-        np.zeros((up(size, 2), max(n_points, _TILE + LANES))),
-    )
-    x, x_squares = np.zeros((len(held), _TILE + LANES)), np.zeros((len(squares), _TILE + LANES))
+    level = np.zeros((size, max(n_points, _TILE + LANES)))
+    found = np.zeros((size, max(len(held), up(size, 4))))
     eta, people, place = np.zeros(_TILE), np.ones(_TILE), np.zeros(_TILE)
     point, weight = np.zeros(_TILE, np.int64), np.zeros((_TILE, EIGHT))
     f, looked_up = np.zeros((_TILE, width)), np.zeros((width, _TILE + LANES))
-    b, row = 0, start[0]
+    b, row, tile, end = 0, start[0], start[0], start[0]
     while row < start[-1]:
         while start[b + 1] <= row:
             b += 1
-        if start[b + 1] - row >= _TILE:
+        if row == start[b] and start[b + 1] - row >= _TILE:
             low, high = n_points, 0
-            for row in range(start[b], start[b + 1], _TILE):
+            while row < start[b + 1]:
                 n = min(_TILE, start[b + 1] - row)
                 _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
                 for i in range(n):
@@ -149,31 +136,29 @@ def table_sums(  # type: ignore[no-untyped-def]
                 for i in range(n):
                     low, high = min(low, point[i]), max(high, point[i])
                 _gather(columns, row, people[:n], point, weight, held, squares)
+                row += n
             n, functions = up(high + EIGHT - low, LANES), points.values
             if moved:
                 _average(points, b, low, n, own)
                 functions = own
-            _finish(functions, low, held, squares, low, n, n_bins, covariance, work, b, sums)
-            _clear(held, low, n)
-            _clear(squares, low, n)
-            row = start[b + 1]
-            continue
-        last, end = b, min(row + _TILE, start[-1])
-        while start[last + 1] < end:
-            last += 1
-            if start[last + 1] - start[last] >= _TILE:
-                end = start[last]
-        _predict(columns, offset, weights, theta, row, eta[: end - row], people[: end - row])
-        _look_up(points, start, b, row, end, eta, place, point, weight, f, looked_up)
-        tile = row
-        while row < end:
-            while start[b + 1] <= row:
-                b += 1
-            skip, n = row - tile, min(end, start[b + 1]) - row
-            _copy(columns, row, people[skip : skip + n], x, x_squares)
-            m = up(n, LANES)
-            _finish(looked_up, skip, x, x_squares, 0, m, n_bins, covariance, work, b, sums)
-            row += n
+            skip, by, by_square, end = low, held, squares, row
+        else:
+            if row >= end:  # another tile: up to a block that is gathered
+                tile, end, last = row, min(row + _TILE, start[-1]), b
+                while start[last + 1] < end:
+                    last += 1
+                    if start[last + 1] - start[last] >= _TILE:
+                        end = start[last]
+                n = end - row
+                _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
+                _look_up(points, start, b, row, end, eta, place, point, weight, f, looked_up)
+            n = min(end, start[b + 1]) - row
+            _copy(columns, row, people[row - tile : row - tile + n], x, x_squares)
+            skip, low, by, by_square, functions = row - tile, 0, x, x_squares, looked_up
+            row, n = row + n, up(n, LANES)
+        _finish(functions, skip, by, by_square, low, n, n_bins, covariance, level, found, b, sums)
+        _clear(by, low, n)
+        _clear(by_square, low, n)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -298,47 +283,38 @@ def _clear(values, first, n):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _finish(f, skip, x, squares, low, n, n_bins, covariance, work, b, sums):  # type: ignore[no-untyped-def]
+def _finish(  # type: ignore[no-untyped-def]
+    f, skip, x, squares, low, n, n_bins, covariance, level, found, b, sums
+):
     """Add functions times what is held of a block's rows, over points or rows, to its sums."""
-    size, d = sums.mean.shape[1], sums.squares.shape[2]
+    size, d, first = sums.mean.shape[1], sums.squares.shape[2], n - n
     m = sums.slopes.shape[2] - 1 - d
-    for k in range(size):
-        sums.mean[b, k] += _dot(f[k], skip, x[0], low, n)
-        for j in range(m):
-            sums.slopes[b, k, 1 + d + j] += _dot(f[(2 + j) * size + k], skip, x[0], low, n)
-    products(f, size, skip, x, low, n, work.by_x, False)
-    _add(work.by_x, 0, 1 + d, sums.slopes[b])
+    for group in range(2 + m + (size > n_bins)):
+        # of statistics and covariances with a total nothing but sums is wanted
+        wanted = group == 1 or (group == 2 and len(sums.scales) > 0)
+        products(f, group * size, skip, x, low, n, up(1 + d * wanted, 4), found)
+        for k in range(size):
+            if group == 0:
+                sums.mean[b, k] += found[k, 0]
+            elif group == 1:
+                for j in range(1 + d):
+                    sums.slopes[b, k, j] += found[k, j]
+            elif group < 2 + m:
+                sums.slopes[b, k, d + group - 1] += found[k, 0]
+                for j in range(d * wanted):
+                    sums.scales[b, k, j] += found[k, 1 + j]
+            elif covariance:
+                sums.cross[b, n_bins, k] += found[k, 0]
+    if len(sums.squares):
+        products(f, size, skip, squares, low, n, len(squares), found)
+        for k in range(size):
+            for j in range(d):
+                sums.squares[b, k, j] += found[k, j]
     if covariance:
         for k in range(n_bins):
             for i in range(n):
-                work.level[k, i] = f[k, skip + i] * x[0, low + i]
-        products(work.level, 0, 0, f, skip, n, work.by_f, True)
+                level[k, i] = f[k, skip + i] * x[0, low + i]
+        products(level, first, first, f, skip, n, up(n_bins, 4), found)
         for k in range(n_bins):
             for j in range(n_bins):
-                sums.cross[b, k, j] -= work.by_f[max(k, j), min(k, j)]
-        for k in range(size if size > n_bins else 0):
-            sums.cross[b, n_bins, k] += _dot(f[(2 + m) * size + k], skip, x[0], low, n)
-    if len(sums.squares):
-        products(f, size, skip, squares, low, n, work.by_square, False)
-        _add(work.by_square, 0, d, sums.squares[b])
-    if len(sums.scales):
-        products(f, 2 * size, skip, x, low, n, work.by_x, False)
-        _add(work.by_x, 1, d, sums.scales[b])
-
-
-@njit(cache=True, nogil=True)
-def _add(found, skip, n, total):  # type: ignore[no-untyped-def]
-    """Add n columns of products, from ``skip`` on, to a sum."""
-    for k in range(len(total)):
-        for j in range(n):
-            total[k, j] += found[k, skip + j]
-
-
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _dot(left, skip, right, low, n):  # type: ignore[no-untyped-def]
-    """Return the sum of products of n numbers of each of two rows."""
-    total = 0.0
-    u, v = left[skip : skip + n], right[low : low + n]
-    for i in range(n):
-        total += u[i] * v[i]
-    return total
+                sums.cross[b, k, j] -= found[k, j]

@@ -24,15 +24,15 @@ def accumulate(  # type: ignore[no-untyped-def]
     people that the rows of the tile stand for; empty where each stands for one. Levels are then
     multiplied by their roots, so that products of two levels have the weight once.
     """
-    n, size = q.shape
+    n, size, first = q.shape[0], q.shape[1], row - row
     d, m = columns.shape[0], d_nuisance.shape[0]
     width = _TILE + LANES
-    one, slope = np.zeros((2, width)), np.zeros((up(size, 2), width))
-    x, level = np.zeros((up(1 + d, 6), width)), np.zeros((up((1 + m) * size, 6), width))
+    one, slope = np.zeros((1, width)), np.zeros((size, width))
+    x, level = np.zeros((up(1 + d, 4), width)), np.zeros((up((1 + m) * size, 4), width))
     for i in range(width):
         one[0, i], x[0, i] = 1.0, 1.0
-    by_one, by_x = np.empty((2, len(level))), np.empty((len(slope), len(x)))
-    by_level = np.empty((len(slope), up(size, 6)))
+    by_one, by_x = np.empty((1, len(level))), np.empty((size, len(x)))
+    by_level = np.empty((size, up(size, 4)))
     b = np.searchsorted(start, row, side="right") - 1
     low = 0
     for tile in range(0, n, _TILE):
@@ -56,8 +56,8 @@ def accumulate(  # type: ignore[no-untyped-def]
                         slope[k, i] *= weights[low + i]
                     for k in range((1 + m) * size):
                         level[k, i] *= one[0, i]
-            products(slope, 0, 0, x, low - tile, used, by_x, False)
-            products(one, 0, 0, level, 0, used, by_one, False)
+            products(slope, first, first, x, low - tile, used, len(x), by_x)
+            products(one, first, first, level, first, used, len(level), by_one)
             for k in range(size):
                 mean[b, k] += by_one[0, k]
                 for j in range(d + 1):
@@ -65,7 +65,7 @@ def accumulate(  # type: ignore[no-untyped-def]
                 for j in range(m):
                     slopes[b, k, 1 + d + j] += by_one[0, (1 + j) * size + k]
             if covariance:
-                products(level, 0, 0, level, 0, used, by_level, False)
+                products(level, first, first, level, first, used, by_level.shape[1], by_level)
                 for k in range(n_bins):
                     for j in range(n_bins):
                         cross[b, k, j] -= by_level[k, j]
@@ -91,35 +91,21 @@ def _copy_padded(values, out):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def products(left, top, left_skip, right, skip, n, out, half):  # type: ignore[no-untyped-def]
+def products(left, top, left_skip, right, skip, n, width, out):  # type: ignore[no-untyped-def]
     """Write left rightᵀ over n columns of each, from ``left_skip`` and ``skip`` on.
 
-    Rows of ``left`` are those from ``top`` on, as many as ``out`` has. If only the lower ``half`` is
-    wanted, what is above the diagonal may be left as it was. A call of BLAS costs more than the
-    products of a small block. Twelve sums at a time are about as many as there are registers for.
+    Rows of ``left`` are those from ``top`` on, as many as ``out`` has; of ``right`` the first
+    ``width``, a multiple of four. A call of BLAS costs more than the products of a small block.
     """
-    end, left_end = skip + n, left_skip + n
-    for j in range(0, out.shape[1], 6):
-        u, v, w = right[j, skip:end], right[j + 1, skip:end], right[j + 2, skip:end]
-        x, y, z = right[j + 3, skip:end], right[j + 4, skip:end], right[j + 5, skip:end]
-        for k in range(j // 2 * 2 if half else 0, len(out), 2):
-            a, b = left[top + k, left_skip:left_end], left[top + k + 1, left_skip:left_end]
-            au, av, aw, ax, ay, az = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-            bu, bv, bw, bx, by, bz = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for j in range(0, width, 4):
+        u, v = right[j, skip : skip + n], right[j + 1, skip : skip + n]
+        w, x = right[j + 2, skip : skip + n], right[j + 3, skip : skip + n]
+        for k in range(len(out)):
+            a = left[top + k, left_skip : left_skip + n]
+            au, av, aw, ax = 0.0, 0.0, 0.0, 0.0
             for i in range(n):
                 au += a[i] * u[i]
                 av += a[i] * v[i]
                 aw += a[i] * w[i]
                 ax += a[i] * x[i]
-                ay += a[i] * y[i]
-                az += a[i] * z[i]
-                bu += b[i] * u[i]
-                bv += b[i] * v[i]
-                bw += b[i] * w[i]
-                bx += b[i] * x[i]
-                by += b[i] * y[i]
-                bz += b[i] * z[i]
-            out[k, j], out[k, j + 1], out[k, j + 2] = au, av, aw
-            out[k, j + 3], out[k, j + 4], out[k, j + 5] = ax, ay, az
-            out[k + 1, j], out[k + 1, j + 1], out[k + 1, j + 2] = bu, bv, bw
-            out[k + 1, j + 3], out[k + 1, j + 4], out[k + 1, j + 5] = bx, by, bz
+            out[k, j], out[k, j + 1], out[k, j + 2], out[k, j + 3] = au, av, aw, ax
