@@ -68,10 +68,10 @@ class PublishedCounts:
             return self.lower, self.upper
         return self.lower[codes], self.upper[codes]
 
-    def valid(self) -> BoolArray:
-        """Mark the bins that are not padding, shape (B, K)."""
-        real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
-        return np.asarray(real & self.known[:, None])
+    def valid(self, blocks: slice = slice(None)) -> BoolArray:
+        """Mark the bins of some blocks that are not padding, shape (b, K)."""
+        real = self.lower <= self.upper
+        return np.asarray((real if self.shared else real[blocks]) & self.known[blocks, None])
 
     def cuts(self) -> FloatArray:
         """Return where the bins end but the last, (K - 1,) or (B, K - 1); infinity in padding."""

@@ -203,7 +203,7 @@ def _instrumented(problem: Problem, sums: ScoreSums) -> ScoreSums:
 def weigh_blocks(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> PartSums:
     """Return the sums of some blocks, their statistics weighted by their covariances."""
     arrays = said.covariance, said.derivative, said.shift, said.hidden, said.residual
-    rest = reference_bins(problem)[blocks], used_statistics(problem)[blocks]
+    rest = reference_bins(problem, blocks), used_statistics(problem, blocks)
     sums = score_blocks(*arrays, *rest, problem.block_variance)
     return part_sums(problem, sums, said.spread, said.mean)
 
@@ -476,25 +476,26 @@ def log_score(problem: Problem, sums: ScoreSums) -> float:
     return problem.counts.log_score(sums.mean[:, : problem.counts.n_bins])
 
 
-def reference_bins(problem: Problem) -> IntArray:
-    """Return the bin left out of each block, -1 for none."""
+def reference_bins(problem: Problem, blocks: slice = slice(None)) -> IntArray:
+    """Return the bin left out of each of some blocks, -1 for none."""
     if problem.noise_sd > 0:
-        return np.full(len(problem.counts.n), -1)
-    return np.asarray(problem.counts.count.argmax(axis=1))
+        return np.full(len(problem.counts.n[blocks]), -1)
+    return np.asarray(problem.counts.count[blocks].argmax(axis=1))
 
 
-def used_statistics(problem: Problem) -> BoolArray:
-    """Mark the statistics that were published, shape (B, L)."""
-    used = problem.counts.valid()
+def used_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
+    """Mark the statistics of some blocks that were published, shape (b, L)."""
+    used = problem.counts.valid(blocks)
     if problem.means is not None:
-        used = np.column_stack([used, np.isfinite(problem.means.mean)])
+        used = np.column_stack([used, np.isfinite(problem.means.mean[blocks])])
     return used
 
 
 def left_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
     """Mark the statistics of some blocks that were published, less the bin left out, (b, L)."""
-    used = used_statistics(problem)[blocks]
-    return np.asarray(used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None]))
+    used = used_statistics(problem, blocks)
+    reference = reference_bins(problem, blocks)
+    return np.asarray(used & (np.arange(used.shape[1]) != reference[:, None]))
 
 
 def variance_of(problem: Problem, said: Evidence) -> FloatArray:
