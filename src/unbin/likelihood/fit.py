@@ -31,7 +31,7 @@ from unbin.likelihood.quasi_score import log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
 from unbin.likelihood.specification import UNTESTED, Test, specify, testable
-from unbin.likelihood.start import null_point, starting_point, step_scale
+from unbin.likelihood.start import null_point, starting_point, starts_well, step_scale
 from unbin.likelihood.statistics import published_order
 from unbin.likelihood.verdicts import LARGEST_ERROR, outcome_sd
 from unbin.release import Release
@@ -270,13 +270,13 @@ def solve(
 ) -> ScoringResult:
     """Solve the quasi-score, by way of the composite likelihood or from slopes of 0 if need be.
 
-    Of large blocks a fraction of their rows is solved first, and gives the start.
+    Of large blocks a fraction of their rows is solved first, and gives a better start.
 
     Where there is no root to be found, the iterate that explains the table best is given, but
     never one that explains it worse than slopes of 0 do.
     """
     thinned, second = worth_thinning(problem), None
-    if thinned:
+    if thinned and not starts_well(problem):
         coarse = thin(problem)
         rough = solve(coarse, free, penalty, _ROUGH, max_iter)
         second = rough.free
@@ -287,7 +287,9 @@ def solve(
     result = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=passes)
     if _is_final(problem, result):
         return result
-    if second is None:
+    if second is None and thinned:
+        second = solve(thin(problem), free, penalty, _ROUGH, max_iter).free
+    elif second is None:
         composite = problem.counts.informative
         second = maximise_composite(problem, free, penalty).free if composite else free
     again = solve_quasi_score(problem, second, penalty, cap=0.25 * cap, tol=tol, max_iter=passes)

@@ -17,7 +17,8 @@ from unbin.likelihood.law import Effects
 from unbin.likelihood.statistics import PublishedOrder, looks_counted, published_counts
 from unbin.release import Release
 from unbin.rows.design import Design, with_rows
-from unbin.rows.rows import aligned_copy
+from unbin.rows.parts import LocalParts
+from unbin.rows.rows import aligned_empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,11 +249,18 @@ def thin(problem: Problem) -> Problem:
     place = np.arange(start[-1]) - np.repeat(start[:-1], kept)
     step = np.repeat(size / kept, kept)
     rows = np.repeat(design.start[:-1], kept) + (place * step).astype(np.int64)
-    matrix, weights = aligned_copy(whole.matrix[rows]), people[rows]
+    matrix, weights = aligned_empty((len(rows), whole.matrix.shape[1])), people[rows]
     kept_people = np.add.reduceat(weights, start[:-1])
     weights *= np.repeat(design.people / kept_people, kept)
-    total = np.add.reduceat(matrix * weights[:, None], start[:-1])
-    matrix += np.repeat(design.block_means[:, :-1] - total / design.people[:, None], kept, axis=0)
+
+    def keep(j: int) -> None:
+        values = whole.matrix[:, j].take(rows)
+        mean = np.add.reduceat(values * weights, start[:-1]) / design.people
+        matrix[:, j] = values + np.repeat(design.block_means[:, j] - mean, kept)
+
+    columns = LocalParts(range(matrix.shape[1]), design.n_threads)
+    for _ in columns.stream(keep):
+        pass
     thinned = with_rows(
         design,
         matrix=matrix,

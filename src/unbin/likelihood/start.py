@@ -190,6 +190,12 @@ def starting_point(problem: Problem) -> FloatArray:
     return problem.coordinates.join(found.theta, nuisance)
 
 
+def starts_well(problem: Problem) -> bool:
+    """Tell whether block-means regression is on the scale of eta, so that it is near the root."""
+    family = problem.family
+    return not family.free_shape and bool(np.isinf(family.domain.low))
+
+
 def null_point(problem: Problem) -> FloatArray:
     """Return free parameters with slopes of 0: level and scale of the pooled targets."""
     theta = np.zeros(problem.coordinates.n_theta)

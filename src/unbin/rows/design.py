@@ -113,11 +113,16 @@ class Design:
         """Blocks whose sums are held at a time, about."""
         if self.whole is None:
             return len(self.size)
-        threads = getattr(self.whole, "n_threads", 1)
+        threads = self.n_threads
         if self.rows is None:
             return min(len(self.size), threads * -(-len(self.size) // len(self.whole)))
         each = sorted((len(self.whole[k].blocks) for k in range(len(self.whole))), reverse=True)
         return int(sum(each[:threads]))
+
+    @property
+    def n_threads(self) -> int:
+        """Threads that work on the parts in this process."""
+        return int(getattr(self.parts, "n_threads", 1))
 
     @property
     def size(self) -> IntArray:
@@ -511,7 +516,8 @@ def alone(
 def with_rows(design: Design, **changes: Any) -> Design:
     """Return a design with the same scale and changed rows (see ``Rows``)."""
     rows = replace(design.in_memory(), **changes)
-    return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
+    same = design.center, design.scale, design.varies
+    return over_rows(rows, *same, n_threads=design.n_threads, order=design.order)
 
 
 def _standardise(
