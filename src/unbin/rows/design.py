@@ -193,7 +193,7 @@ class Design:
 
         Infinite where nobody knows: where rows with offsets are not in memory.
         """
-        if self.has_offset and self.rows is None:
+        if (self.has_offset and self.rows is None) or not np.isfinite(theta).all():
             return -np.inf, np.inf
         offset = np.zeros(1) if self.rows is None else self.rows.offset
         level = theta[0] if self.fit_intercept else 0.0

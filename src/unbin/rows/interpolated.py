@@ -125,7 +125,7 @@ def table_sums(  # type: ignore[no-untyped-def]
     while row < start[-1]:
         while start[b + 1] <= row:
             b += 1
-        if row == start[b] and start[b + 1] - row >= _TILE:
+        if start[b + 1] - row >= _TILE:
             low, high = n_points, 0
             while row < start[b + 1]:
                 n = min(_TILE, start[b + 1] - row)
@@ -143,16 +143,15 @@ def table_sums(  # type: ignore[no-untyped-def]
                 functions = own
             skip, by, by_square, end = low, held, squares, row
         else:
-            if row >= end:  # another tile: up to a block that is gathered
-                tile, end, last = row, min(row + _TILE, start[-1]), b
-                while start[last + 1] < end:
+            if row >= end:  # as many small blocks as fit into a tile
+                tile, last = row, b + 1
+                while last + 1 < len(start) and start[last + 1] - row <= _TILE:
                     last += 1
-                    if start[last + 1] - start[last] >= _TILE:
-                        end = start[last]
+                end = start[last]
                 n = end - row
                 _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
                 _look_up(points, start, b, row, end, eta, place, point, weight, f, looked_up)
-            n = min(end, start[b + 1]) - row
+            n = start[b + 1] - row
             _copy(columns, row, people[row - tile : row - tile + n], x, x_squares)
             skip, low, by, by_square, functions = row - tile, 0, x, x_squares, looked_up
             row, n = row + n, up(n, LANES)
