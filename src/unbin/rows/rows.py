@@ -88,6 +88,14 @@ class Rows:
         slopes = self.matrix[rows].T @ residual
         return np.concatenate([[residual.sum()], slopes]) if self.fit_intercept else slopes
 
+    def offset_or_none(self) -> FloatArray:
+        """Return the offset; nothing where there is none."""
+        return self.offset if self.offset.strides[0] else np.empty(0)
+
+    def known_key(self) -> KeyArray:
+        """Return the keys, nothing where nobody needed them so far."""
+        return self.key
+
     def tiles(self, size: int = _TILE_ROWS) -> list[slice]:
         """Return all rows in tiles of bounded size, wherever the blocks end."""
         return [slice(low, min(low + size, len(self))) for low in range(0, len(self), size)]
@@ -180,6 +188,20 @@ def aligned_empty(shape: tuple[int, ...]) -> FloatArray:
     space = np.empty(step * d + 8)
     skip = -space.ctypes.data % 64 // 8
     return np.asarray(space[skip : skip + step * d].reshape(d, step)[:, :n].T)
+
+
+def flat_columns(matrix: FloatArray) -> tuple[FloatArray, int, int]:
+    """Return the memory that holds a column-major matrix, its first column's place, and the step.
+
+    Compiled loops over a part of a one-dimensional array work on several numbers at a time; of a
+    column of some rows of a matrix they do not know that it has no gaps.
+    """
+    if matrix.size == 0:
+        return np.empty(0), 0, 0
+    memory = matrix.base
+    if memory is None or memory.ndim != 1 or matrix.strides[0] != 8:
+        return flat_columns(aligned_copy(matrix))
+    return memory, (matrix.ctypes.data - memory.ctypes.data) // 8, matrix.strides[1] // 8
 
 
 def arrange(
