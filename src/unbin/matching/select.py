@@ -172,13 +172,8 @@ def _assign_block(values, key, cut, first_run, size, run_of, bucket, rows, out):
 @njit(cache=True, nogil=True)
 def room_for(largest):  # type: ignore[no-untyped-def]
     """Return what ranking the rows of a block of at most that size works in."""
-    whole = np.empty((2, largest), np.int32)
-    return (
-        whole,
-        np.empty((2, largest + 64), np.int32),
-        np.empty(_SMALL),
-        np.empty(_SMALL, np.int32),
-    )
+    by_row, by_bucket = np.empty((2, largest), np.int32), np.empty((2, largest + 64), np.int32)
+    return by_row, by_bucket, np.empty(_SMALL), np.empty(_SMALL, np.int32)
 
 
 @njit(cache=True, nogil=True)

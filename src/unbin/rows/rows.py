@@ -201,7 +201,8 @@ def flat_columns(matrix: FloatArray) -> tuple[FloatArray, int, int]:
     memory = matrix.base
     if memory is None or memory.ndim != 1 or matrix.strides[0] != 8:
         return flat_columns(aligned_copy(matrix))
-    return memory, (matrix.ctypes.data - memory.ctypes.data) // 8, matrix.strides[1] // 8
+    at, begin = (array.__array_interface__["data"][0] for array in (matrix, memory))
+    return memory, (at - begin) // 8, matrix.strides[1] // 8
 
 
 def arrange(
