@@ -17,8 +17,9 @@ from unbin._blocks import spans_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
+from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, arrange, arrange_columns, kernel
+from unbin.rows.rows import Rows, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
@@ -380,6 +381,7 @@ def lay_out(
     weights: FloatArray | None = None,
     sampled: bool = False,
     everybody: FloatArray | None = None,
+    hashed: FloatArray | None = None,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -402,9 +404,11 @@ def lay_out(
     everybody : (n,), optional
         Weights by which columns are standardised, if not ``weights``: those of people whose outcome
         is known included.
+    hashed : (n, e), optional
+        What keys are made from, if not X: the features that differ within blocks.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
-    rows, order = arrange(
+    rows, order, standard = arrange(
         X,
         codes,
         offset=offset,
@@ -414,13 +418,10 @@ def lay_out(
         others=others,
         weights=weights,
         sampled=sampled,
+        everybody=everybody,
+        hashed=hashed,
     )
-    columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
-    scale_by = rows.weights if everybody is None else everybody[order]
-    done = list(columns.stream(_standardise, scale_by, fit_intercept))
-    center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
-        np.zeros(0), np.ones(0), np.zeros(0, bool)
-    )  # fmt: skip
+    center, scale, varies = standard.center, standard.scale, standard.varies
     return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
 
 
@@ -448,7 +449,7 @@ def over_rows(
         scale=scale,
         varies=varies,
         fit_intercept=rows.fit_intercept,
-        has_offset=bool(rows.offset.any()),
+        has_offset=bool(rows.offset_or_none().any()),
         rows=rows,
         order=order,
         weight=_weight(rows),
@@ -490,26 +491,6 @@ def with_rows(design: Design, **changes: Any) -> Design:
     """Return a design with the same scale and changed rows (see ``Rows``)."""
     rows = replace(design.in_memory(), **changes)
     return over_rows(rows, design.center, design.scale, design.varies, order=design.order)
-
-
-def _standardise(
-    values: FloatArray, weights: FloatArray | None, fit_intercept: bool
-) -> tuple[float, float, bool]:
-    """Centre (with an intercept) and scale a column in place; return what was done."""
-    center = 0.0
-    if fit_intercept:
-        center = float(np.average(values, weights=weights))
-        values -= center
-    if weights is None:
-        square = float(values @ values) / len(values)
-    else:
-        square = float(values @ (weights * values)) / float(weights.sum())
-    spread = float(np.sqrt(square))
-    if spread > 1e-12 * abs(center):
-        values /= spread
-        return center, spread, True
-    values[:] = 0.0  # a constant column carries nothing beside the intercept
-    return center, 1.0, False
 
 
 def _cut(rows: slice) -> list[slice]:
