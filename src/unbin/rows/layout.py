@@ -203,9 +203,10 @@ def _by_block(codes: IntArray) -> tuple[IntArray, IntArray, Any]:
     n, size = len(codes), np.bincount(codes)
     blocks = np.flatnonzero(size)
     start = np.concatenate([[0], np.cumsum(size[blocks])])
+    kind: Any = np.int32 if n < (1 << 31) - 1 else np.int64
     if (codes[1:] >= codes[:-1]).all():
-        return blocks, start, np.arange(n, dtype=np.int32 if n < 1 << 31 else np.int64)
-    one_per_row = np.ones(n, np.int8), codes, np.arange(n + 1)
+        return blocks, start, np.arange(n, dtype=kind)
+    one_per_row = np.ones(n, np.int8), codes.astype(kind), np.arange(n + 1, dtype=kind)
     by_row = sparse.csr_array(one_per_row, shape=(n, len(size)))
     return blocks, start, by_row.tocsc().indices
 
