@@ -132,7 +132,8 @@ def _copy(
             part = X[rows[0] : rows[-1] + 1]
         else:  # take is twice as fast, but copies all of a column-major X first, each time
             part = np.take(X, rows, axis=0) if X.flags.c_contiguous else X[rows]
-        np.subtract(part, about, out=matrix[here])
+        matrix[here] = part
+        matrix[here] -= about  # along columns, which is faster than while rows are turned
     part = matrix[tile]
     if weights is None:
         return float(len(part)), part.sum(axis=0), np.einsum("ij,ij->j", part, part)
@@ -200,15 +201,17 @@ def _by_block(codes: IntArray) -> tuple[IntArray, IntArray, Any]:
     Rows of a block keep their order. A sparse matrix of a one per row, in the column of its block,
     turned column by column: SciPy does that by counting, in 32 bits where they are enough.
     """
-    n, size = len(codes), np.bincount(codes)
-    blocks = np.flatnonzero(size)
-    start = np.concatenate([[0], np.cumsum(size[blocks])])
+    n = len(codes)
+    n_codes = int(codes.max(initial=-1)) + 1
     kind: Any = np.int32 if n < (1 << 31) - 1 else np.int64
     if (codes[1:] >= codes[:-1]).all():
-        return blocks, start, np.arange(n, dtype=kind)
-    one_per_row = np.ones(n, np.int8), codes.astype(kind), np.arange(n + 1, dtype=kind)
-    by_row = sparse.csr_array(one_per_row, shape=(n, len(size)))
-    return blocks, start, by_row.tocsc().indices
+        edges, order = np.searchsorted(codes, np.arange(n_codes + 1)), np.arange(n, dtype=kind)
+    else:
+        one_per_row = np.ones(n, np.int8), codes.astype(kind), np.arange(n + 1, dtype=kind)
+        by_block = sparse.csr_array(one_per_row, shape=(n, n_codes)).tocsc()
+        edges, order = by_block.indptr, by_block.indices
+    blocks = np.flatnonzero(np.diff(edges))
+    return blocks, np.append(edges[blocks], n).astype(np.int64), order
 
 
 @njit(cache=True, nogil=True)
