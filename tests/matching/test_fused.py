@@ -57,7 +57,9 @@ def test_a_pass_is_the_plain_formulas(family, sizes, kind):
     offset = np.linspace(-1, 1, len(X)) if kind == "offset" else None
     intercept = kind != "offset"
     design = lay_out(X, target.codes, len(target.release), offset=offset, fit_intercept=intercept)
-    bounds, theta = rank_bounds(target.release, fam.domain), THETA[1 - intercept :]
+    bounds, theta = rank_bounds(target.release, fam.domain), THETA[1 - intercept :].copy()
+    if kind == "ties":
+        theta[3:] = 0.0  # different people of equal mean
     z = np.empty(len(X))
     value, gradient, square = whole_pass(design.rows, fam, bounds, theta, z)
     expected = plain(design.rows, fam, bounds, theta)
