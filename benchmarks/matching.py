@@ -142,7 +142,7 @@ def select_and_clip(n: int) -> None:
 
 
 def memory(n: int) -> None:
-    print("\npeak memory of a gaussian fit, X included, as a multiple of X (limit 3)")
+    print("\npeak memory of a gaussian fit, X included, as a multiple of X (limit 2.5)")
     for d in (10, 50):
         print(f"d = {d}: {peak_memory('matching', n, d, 5)}", flush=True)
 

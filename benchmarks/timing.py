@@ -59,6 +59,7 @@ def glum_seconds(sim: Simulation, family: str) -> float:
 
 
 MEMORY = """
+import ctypes
 import numpy as np, unbin
 from pathlib import Path
 def status(key):
@@ -70,6 +71,7 @@ def table(X, ids):
 def fit(X, codes):
     further = (table(X, np.digitize(x, [-1.0, -0.3, 0.3, 1.0])) for x in X.T[:{more}])
     target = unbin.join(table(X, codes), *further)
+    ctypes.CDLL(None).malloc_trim(0)  # what drawing and counting people left behind
     Path("/proc/self/clear_refs").write_text("5")
     unbin.AggregatedGLM(method="{method}").fit(X, target)
 rng = np.random.default_rng(0)

@@ -324,7 +324,7 @@ def _fit(X: FloatArray, target: AggregatedTarget, settings: _Settings) -> Altern
     design = _laid_out(_filled(X, people), target, people, seed=settings.seed)
     check_repeatable(design)
     rows, bounds = design.in_memory(), matching_bounds(release, family)
-    nearest = Nearest(bounds, family, rows.key, rows.start, rows.weights)
+    nearest = Nearest(bounds, family, np.asarray(rows.key), rows.start, rows.weights)
     scale = Objective(design, family, design.ridge(0.0), nearest.bounds).null_divergence()
     start = _start(X, target, people, design, nearest, settings)
     if settings.cv is None:

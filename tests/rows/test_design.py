@@ -1,10 +1,13 @@
 """The laid-out design against plain numpy."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 from unbin._blocks import spans_of
 from unbin.rows.design import lay_out
+from unbin.rows.layout import _by_block
 
 
 @pytest.fixture
@@ -96,7 +99,7 @@ def test_keys_follow_the_rows(rows):
     )
     assert len(np.unique(first.rows.key)) == 500
     other = lay_out(X, codes, 7, seed=1)
-    assert (other.rows.key != first.rows.key).all()
+    assert (np.asarray(other.rows.key) != np.asarray(first.rows.key)).all()
 
 
 def test_a_constant_column_gets_no_slope(rows):
@@ -113,3 +116,56 @@ def test_many_small_and_one_large_block_are_cut_into_chunks():
     sizes = [len(part) for part in design.whole.parts]
     assert sum(sizes) == len(codes)
     assert len(sizes) > 2
+
+
+@pytest.mark.parametrize("sorted_already", [True, False])
+@pytest.mark.parametrize("codes", [[3, 0, 3, 1, 0, 3], [2], [0, 0], [5, 5, 4, 0, 1, 0]])
+def test_rows_of_a_block_keep_their_order(codes, sorted_already):
+    codes = np.array(sorted(codes) if sorted_already else codes)
+    blocks, start, order = _by_block(codes)
+    np.testing.assert_array_equal(order, np.argsort(codes, kind="stable"))
+    found, first = np.unique(np.sort(codes), return_index=True)
+    np.testing.assert_array_equal(blocks, found)
+    np.testing.assert_array_equal(start, [*first, len(codes)])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("layout", ["C", "F", "strided"])
+def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, layout):
+    """Also columns far from 0, and a first block that is unlike the others."""
+    rng = np.random.default_rng(0)
+    codes = np.sort(rng.integers(0, 50, 70_000))
+    X = rng.normal(size=(70_000, 4)) * [1, 1e-3, 1e4, 1] + [0, 1e5, 1e9, 3]
+    X[codes == 0] *= 7
+    weights = rng.integers(1, 5, 70_000).astype(float) if weighted else None
+    given = {"C": X, "F": np.asfortranarray(X), "strided": np.repeat(X, 2, axis=1)[:, ::2]}[layout]
+    settings = {"fit_intercept": fit_intercept, "weights": weights}
+    shuffle = rng.permutation(70_000)
+    design = lay_out(given, codes, 50, **settings)
+    exact = X.astype(np.longdouble)
+    center = np.average(exact, axis=0, weights=weights) if fit_intercept else np.zeros(4)
+    spread = np.sqrt(np.average((exact - center) ** 2, axis=0, weights=weights))
+    np.testing.assert_allclose(design.center, center.astype(float), rtol=1e-14)
+    np.testing.assert_allclose(design.scale, spread.astype(float), rtol=1e-12)
+    standard = ((exact - center) / spread).astype(float)
+    np.testing.assert_allclose(design.rows.matrix, standard, rtol=1e-8, atol=1e-8)
+    settings["weights"] = None if weights is None else weights[shuffle]
+    other = lay_out(given[shuffle], codes[shuffle], 50, **settings)
+    np.testing.assert_allclose(other.center, design.center, rtol=1e-14)
+    np.testing.assert_allclose(other.scale, design.scale, rtol=1e-12)
+
+
+def test_keys_are_made_as_they_are_asked_for(rows):
+    X, codes, _ = rows
+    laid_out = lay_out(X, codes, 7).rows
+    part = laid_out.take(2, 4, slice(int(laid_out.start[2]), int(laid_out.start[4])))
+    picked = laid_out.key[np.array([5, 3])]
+    assert not len(laid_out.known_key())
+    key = np.asarray(laid_out.key)
+    np.testing.assert_array_equal(part.key, key[laid_out.start[2] : laid_out.start[4]])
+    np.testing.assert_array_equal(picked, key[[5, 3]])
+    np.testing.assert_array_equal(laid_out.known_key(), key)
+    again = pickle.loads(pickle.dumps(part))
+    np.testing.assert_array_equal(again.key, part.key)
+    np.testing.assert_array_equal(again.matrix, part.matrix)

@@ -4,6 +4,7 @@ from numba import njit
 
 from unbin.rows.interpolated import Points, Sums, table_sums
 from unbin.rows.lanes import add_eight, combine_eight
+from unbin.rows.rows import aligned_copy, flat_columns
 
 
 @njit
@@ -69,7 +70,7 @@ def test_sums_are_those_over_rows(d, moved, weighed):
     rng = np.random.default_rng(d)
     start = np.concatenate([[0], np.cumsum(SIZES)])
     n, b = start[-1], len(SIZES)
-    X, offset = np.asfortranarray(rng.normal(size=(n, d))), rng.normal(size=n)
+    X, offset = aligned_copy(rng.normal(size=(n, d))), rng.normal(size=n)
     weights = rng.uniform(0.5, 3.0, n) if weighed else np.empty(0)
     theta = np.concatenate([[0.3], rng.normal(size=d) / np.sqrt(d)])
     eta = theta[0] + X @ theta[1:] + offset
@@ -81,7 +82,7 @@ def test_sums_are_those_over_rows(d, moved, weighed):
     else:
         points, f = points_of(eta.min(), eta.max()), functions(eta)
     sums = zeros(b, d)
-    table_sums(X.T, offset, weights, start, theta, points, 2, True, sums)
+    table_sums(*flat_columns(X), offset, weights, start, theta, points, 2, True, sums)
     w = weights if weighed else np.ones(n)
     for j in range(b):
         here = code == j
@@ -101,16 +102,18 @@ def test_sums_are_those_over_rows(d, moved, weighed):
 def test_sums_do_not_depend_on_how_blocks_are_put_into_parts():
     rng = np.random.default_rng(0)
     start = np.concatenate([[0], np.cumsum(SIZES)])
-    X, offset = np.asfortranarray(rng.normal(size=(start[-1], 4))), np.zeros(start[-1])
+    X, offset = aligned_copy(rng.normal(size=(start[-1], 4))), np.zeros(start[-1])
     theta = np.array([0.1, 0.5, -0.3, 0.2, 0.4])
     points, none = points_of(-8.0, 8.0), np.empty(0)
     whole = zeros(len(SIZES), 4)
-    table_sums(X.T, offset, none, start, theta, points, 2, True, whole)
+    table_sums(*flat_columns(X), offset, none, start, theta, points, 2, True, whole)
     for cut in (1, 4, 9):
         for low, high in ((0, cut), (cut, len(SIZES))):
             rows = slice(start[low], start[high])
             part = zeros(high - low, 4)
             own = start[low : high + 1] - start[low]
-            table_sums(X[rows].T, offset[rows], none, own, theta, points, 2, True, part)
+            table_sums(
+                *flat_columns(X[rows]), offset[rows], none, own, theta, points, 2, True, part
+            )
             for found, expected in zip(part, whole, strict=True):
                 np.testing.assert_array_equal(found, expected[low:high])

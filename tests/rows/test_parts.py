@@ -1,5 +1,9 @@
 """People in parts: the same fits as in memory, and cut ranks found by counting."""
 
+import multiprocessing
+import threading
+import time
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -232,6 +236,84 @@ def test_a_survey_is_the_same_in_any_order():
     one, two = (survey(make_part(rng, n, 1.0)) for n in (40, 60))
     np.testing.assert_allclose((one + two).mean, (two + one).mean, rtol=1e-14)
     np.testing.assert_array_equal((one + two).rows, (two + one).rows)
+
+
+# -- threads -------------------------------------------------------------------------------------
+
+
+def _rough(part):
+    time.sleep(0.002 * (part % 3))  # so that parts do not end in order
+    return np.array([0.1, 1e16 * (-1) ** part, 1.0 / (1 + part)]), float(part)
+
+
+@pytest.mark.parametrize("n_threads", [2, 3, 8])
+def test_sums_are_the_same_for_any_number_of_threads(n_threads):
+    alone, together = (LocalParts(range(25), n).total(_rough) for n in (1, n_threads))
+    np.testing.assert_array_equal(alone[0], together[0])
+    assert alone[1] == together[1] == 300.0
+    each = list(range(25))
+    assert list(LocalParts(each, n_threads).stream(np.multiply, each=each)) == [k * k for k in each]
+
+
+def _failing(part):
+    if part in (3, 7):
+        raise ValueError(f"part {part}")
+    time.sleep(0.002 if part < 3 else 0.0)
+    return part
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 4])
+def test_the_first_part_that_fails_is_named_and_the_threads_go_on_working(n_threads):
+    parts = LocalParts(range(40), n_threads)
+    for _ in range(10):
+        with pytest.raises(ValueError, match="part 3"):
+            parts.total(_failing)
+        with pytest.raises(ValueError, match="part 3"):
+            list(parts.stream(_failing))
+    assert parts.total(abs) == sum(range(40))
+
+
+def test_few_results_wait_for_a_slow_part():
+    release, begun = threading.Event(), []
+
+    def slow(part):
+        begun.append(part)
+        if part == 0:
+            release.wait(10)
+        return part
+
+    parts = LocalParts(range(1000), 2)
+    waiter = threading.Thread(target=parts.total, args=(slow,))
+    waiter.start()
+    time.sleep(0.2)
+    ahead = len(begun)
+    release.set()
+    waiter.join()
+    assert ahead <= 6
+    assert len(begun) == 1000
+
+
+def test_a_sum_within_a_part_waits_for_nobody():
+    inner = LocalParts(range(5), 2)
+    assert LocalParts([inner] * 9, 2).total(_summed) == 9 * 10
+    left = LocalParts(range(30), 2).stream(abs)
+    next(left)  # a stream that is not read to its end keeps nobody from working
+    assert inner.total(abs) == 10
+
+
+def _summed(parts):
+    return parts.total(abs)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_has_its_own_threads():
+    parts = LocalParts(range(6), 2)
+    assert parts.total(abs) == 15
+    context = multiprocessing.get_context("fork")
+    child = context.Process(target=_summed, args=(parts,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
 
 
 # -- what can go wrong ---------------------------------------------------------------------------

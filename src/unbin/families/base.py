@@ -11,6 +11,7 @@ from scipy import special
 from unbin._linalg import namespace
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
+from unbin.families.compiled import CompiledLaw, total_of
 from unbin.families.coordinates import Coordinates
 
 _FAR_LOG = 500.0
@@ -270,8 +271,17 @@ class BregmanFamily(Family):
 
     With ``phi`` the convex function of that table, ``link`` is its derivative and
     ``divergence(z, mean)`` is the Bregman divergence D_phi(z || mean), element by element, with
-    0 log 0 = 0.
+    0 log 0 = 0. ``law`` gives the same formulas to compiled loops.
     """
+
+    @property
+    def law(self) -> CompiledLaw:
+        """What compiled loops know the family by."""
+        raise NotImplementedError
+
+    def phi(self, z: FloatArray) -> FloatArray:
+        """Return phi(z), such that D_phi(z || mean) = phi(z) - z eta + a function of eta."""
+        raise NotImplementedError
 
     def divergence(self, z: FloatArray, mean: FloatArray) -> FloatArray:
         """Return D_phi(z || mean), element by element."""
@@ -283,7 +293,7 @@ class BregmanFamily(Family):
 
     def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
         """Return the sum of :meth:`divergence_at`; where z equals the mean it is 0."""
-        return float(self.divergence_at(z, eta, mean).sum())
+        return float(total_of(self.law, self.phi(z), z, eta, mean))
 
 
 def exp_within(value: float, low: float, high: float) -> float:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import logit, xlogy
 
 from unbin._linalg import namespace
@@ -25,6 +24,7 @@ from unbin.families.base import (
     unweighted,
     x_log_x,
 )
+from unbin.families.compiled import LogitLaw
 from unbin.families.counts import CountBins, CountLaw, count_bins
 from unbin.families.tensors import Machine, TensorLaw
 
@@ -76,11 +76,14 @@ class Binomial(BregmanFamily):
 
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
         # log mean = log m - log(1 + exp(-eta)) and log(m - mean) = log m - log(1 + exp(eta))
-        m = self.n_trials
-        return self._negative_entropy(z) - m * math.log(m) - z * eta + m * log1p_exp(eta)
+        return self.phi(z) - z * eta + self.n_trials * log1p_exp(eta)
 
-    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
-        return float(_total_divergence(z, eta, mean, float(self.n_trials)))
+    @property
+    def law(self) -> LogitLaw:
+        return LogitLaw(float(self.n_trials))
+
+    def phi(self, z: FloatArray) -> FloatArray:
+        return self._negative_entropy(z) - self.n_trials * math.log(self.n_trials)
 
     def interior(self, mean: FloatArray) -> FloatArray:
         margin = 0.01 * self.n_trials
@@ -131,31 +134,3 @@ class Binomial(BregmanFamily):
 
     def _negative_entropy(self, z: FloatArray) -> FloatArray:
         return x_log_x(z) + x_log_x(self.n_trials - z)
-
-
-@njit(cache=True, nogil=True)
-def _total_divergence(z, eta, mean, m):  # type: ignore[no-untyped-def]
-    """Sum the divergence in one pass, over the rows where z was clipped.
-
-    Clipped targets are mostly integers, whose entropies are looked up. log(1 + exp(eta)) is
-    max(eta, 0) - log p with p the larger of the two probabilities; as p is at least 1/2, products
-    of a few hundred of them do not underflow and share one logarithm.
-    """
-    entropy = np.zeros(int(m) + 1)
-    for k in range(1, int(m)):
-        entropy[k] = k * np.log(k / m) + (m - k) * np.log((m - k) / m)
-    total, product = 0.0, 1.0
-    for i in range(len(z)):
-        if z[i] == mean[i]:
-            continue
-        k = int(z[i])
-        if z[i] == k:
-            total += entropy[k]
-        else:
-            total += z[i] * np.log(z[i] / m) + (m - z[i]) * np.log((m - z[i]) / m)
-        total += m * max(eta[i], 0.0) - z[i] * eta[i]
-        product *= max(mean[i], m - mean[i]) / m
-        if product < 1e-200:
-            total -= m * np.log(product)
-            product = 1.0
-    return total - m * np.log(product)

@@ -42,3 +42,18 @@ def exp_below_one(x):  # type: ignore[no-untyped-def]
         value = value * r + _TAYLOR[j]
     bits = (np.float64(shifted).view(np.int64) + _BIAS) << 52
     return value * np.int64(bits).view(np.float64) * _LOWER
+
+
+_ATANH = np.array([2 / (2 * j + 1) for j in range(15, -1, -1)])
+"""Twice the inverse hyperbolic tangent, over its argument, by powers of the argument's square."""
+
+
+@njit(cache=True, nogil=True, inline="always", error_model="numpy")
+def log_of_one_and(x):  # type: ignore[no-untyped-def]
+    """Return log(1 + x) for x from 0 to 1: 2 artanh(s) with s = x / (2 + x), at most 1/3."""
+    s = x / (2.0 + x)
+    square = s * s
+    value = _ATANH[0]
+    for j in range(1, 16):
+        value = value * square + _ATANH[j]
+    return s * value

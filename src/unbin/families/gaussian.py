@@ -19,6 +19,7 @@ from unbin.families.base import (
     tilted_bin_means,
     unweighted,
 )
+from unbin.families.compiled import SquareLaw
 from unbin.families.links import IdentityLink
 from unbin.families.normal import NormalBins, normal_bins
 from unbin.families.tensors import Machine, TensorLaw
@@ -53,9 +54,12 @@ class Gaussian(IdentityLink, BregmanFamily):
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
         return self.divergence(z, mean)
 
-    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
-        residual = z - mean
-        return 0.5 * float(residual @ residual)
+    @property
+    def law(self) -> SquareLaw:
+        return SquareLaw()
+
+    def phi(self, z: FloatArray) -> FloatArray:
+        return 0.5 * z * z
 
     def variance(self, eta: FloatArray, nuisance: FloatArray) -> FloatArray:
         return unweighted(eta) * sigma_of(nuisance) ** 2

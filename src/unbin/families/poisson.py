@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import xlogy
 
 from unbin._linalg import namespace
@@ -22,6 +21,7 @@ from unbin.families.base import (
     unweighted,
     x_log_x,
 )
+from unbin.families.compiled import LogLaw
 from unbin.families.counts import CountBins, CountLaw, count_bins, count_resolution
 from unbin.families.links import LogLink
 from unbin.families.tensors import Machine, TensorLaw
@@ -47,10 +47,14 @@ class Poisson(LogLink, BregmanFamily):
             return np.asarray(xlogy(z, z) - xlogy(z, mean) - z + mean)
 
     def divergence_at(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> FloatArray:
-        return x_log_x(z) - z * eta - z + mean
+        return self.phi(z) - z * eta + mean
 
-    def total_divergence(self, z: FloatArray, eta: FloatArray, mean: FloatArray) -> float:
-        return float(_total_divergence(z, eta, mean))
+    @property
+    def law(self) -> LogLaw:
+        return LogLaw(LARGEST_ETA)
+
+    def phi(self, z: FloatArray) -> FloatArray:
+        return x_log_x(z) - z
 
     def interior(self, mean: FloatArray) -> FloatArray:
         return np.maximum(mean, 0.01)
@@ -94,15 +98,3 @@ class Poisson(LogLink, BregmanFamily):
         points = as_rows(y)
         model = self.bins(eta, points, points, nuisance)
         return DensityModel(model.probability, model.d_eta, model.d_nuisance)
-
-
-@njit(cache=True, nogil=True)
-def _total_divergence(z, eta, mean):  # type: ignore[no-untyped-def]
-    """Sum the divergence in one pass, over the rows where z was clipped."""
-    total = 0.0
-    for i in range(len(z)):
-        if z[i] != mean[i]:
-            total += mean[i] - z[i]
-            if z[i] > 0:
-                total += z[i] * (np.log(z[i]) - eta[i])
-    return total

@@ -392,7 +392,7 @@ def matching_fit(
             trusted=solution.status.identified and solution.status.converged,
             reason=solution.status.value,
         ),
-        imputed=None if fit.z is None else design.to_rows_of_x(fit.z),
+        imputed=fit.z,
         n_people=design.n_people,
         n_rows=design.n_rows,
         n_blocks=len(release),

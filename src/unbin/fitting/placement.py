@@ -52,10 +52,13 @@ from unbin.release.observed import ObservedTarget, as_observed, warn_of_nobody
 from unbin.release.target import AggregatedTarget
 from unbin.release.weights import WEIGHTINGS, check_weights
 from unbin.rows.engines import Blocks, Engine, Everybody
-from unbin.rows.parts import one_blas_thread
+from unbin.rows.parts import LocalParts, one_blas_thread
 from unbin.rows.sources import Columns
 from unbin.rows.survey import Surveyed
 from unbin.rows.wide import check_wide
+
+_TILE_ROWS = 1 << 15
+"""Rows whose numbers are checked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +178,7 @@ def place(
         with computing():
             yield placed
         return
-    X, names = _features(X, given, model, own=own)
+    X, names = _features(X, given, model, own=own, n_threads=engine.options.n_threads)
     n, d = X.shape
     check_width(d)
     offset = given.offset
@@ -317,7 +320,7 @@ def _those_known(
     return X, known.values[rows], weights, replace(given, offset=offset)
 
 
-def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]:
+def _features(X: Any, given: Given, model: Any, *, own: bool, n_threads: int) -> tuple[Any, Any]:
     """Return the features of people in memory, checked, and their names.
 
     ``own``: whether they are of a kind that only the engine knows.
@@ -331,9 +334,23 @@ def _features(X: Any, given: Given, model: Any, *, own: bool) -> tuple[Any, Any]
         names = X.get_names("column")
         known = all(name is not None for name in names)
         return X, np.array(names, dtype=object) if known else None
-    X = validate_data(model, X, dtype=np.float64)
-    refuse_huge(X, where="X")
-    return X, getattr(model, "feature_names_in_", None)
+    return _checked(X, model, n_threads), getattr(model, "feature_names_in_", None)
+
+
+def _checked(X: Any, model: Any, n_threads: int) -> FloatArray:
+    """Return features that are finite and not huge, looked at by all threads."""
+    found: FloatArray = validate_data(model, X, dtype=np.float64, ensure_all_finite=False)
+    tiles = LocalParts(range(0, len(found), _TILE_ROWS), n_threads)
+    low, high = np.array([(0.0, 0.0), *tiles.stream(_extremes, found)]).T
+    if not np.isfinite([low, high]).all():
+        validate_data(model, X, dtype=np.float64)  # raises, in scikit-learn's words
+    refuse_huge(np.concatenate([low, high]), where="X")
+    return found
+
+
+def _extremes(first: int, X: FloatArray) -> tuple[float, float]:
+    tile = X[first : first + _TILE_ROWS]
+    return np.min(tile, initial=0.0), np.max(tile, initial=0.0)
 
 
 def _named(contextual: Any) -> str | None:

@@ -30,7 +30,7 @@ from unbin.likelihood.law import Law
 from unbin.likelihood.lookup import tabulated
 from unbin.rows.interpolated import Sums, table_sums
 from unbin.rows.products import accumulate
-from unbin.rows.rows import Rows, kernel
+from unbin.rows.rows import Rows, flat_columns, kernel
 
 _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
@@ -164,8 +164,8 @@ def looked_up(
         scales=np.zeros((b if checks and m else 0, size, d)),
     )
     table_sums(
-        rows.matrix.T,
-        rows.offset,
+        *flat_columns(rows.matrix),
+        rows.offset_or_none(),
         rows.people(),
         rows.start,
         theta,

@@ -19,7 +19,7 @@ import numpy as np
 from unbin._blocks import block_of_rows, segment_cumsum
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ReleaseError
-from unbin.families import Interval, Units
+from unbin.families import BregmanFamily, Interval, Units
 from unbin.release import Release, tables
 
 _SPARSE = 64
@@ -43,6 +43,8 @@ class RankBounds:
     count_low, count_high : (n_runs,) or None
         How many people a run has at least and at most, where counts were suppressed or rounded;
         ``cut`` is then one of the possible splits.
+    phi : ((n_runs,), (n_runs,)) or None
+        A family's phi of ``lower`` and ``upper``; see ``measured``.
     """
 
     start: IntArray
@@ -52,6 +54,12 @@ class RankBounds:
     upper: FloatArray
     count_low: IntArray | None = None
     count_high: IntArray | None = None
+    phi: tuple[FloatArray, FloatArray] | None = None
+
+    def measured(self, family: BregmanFamily) -> RankBounds:
+        """Return the bounds with the family's phi of each, which every pass asks for."""
+        with np.errstate(invalid="ignore"):  # an infinite bound is nobody's target
+            return replace(self, phi=(family.phi(self.lower), family.phi(self.upper)))
 
     def part(self, blocks: slice) -> RankBounds:
         """Return the bounds of some blocks, rows counted from 0."""
@@ -89,7 +97,7 @@ class RankBounds:
 
     def in_units(self, units: Units) -> RankBounds:
         """Return the bounds of the target in other units."""
-        return replace(self, lower=units.into(self.lower), upper=units.into(self.upper))
+        return replace(self, lower=units.into(self.lower), upper=units.into(self.upper), phi=None)
 
     def silent(self, domain: Interval) -> BoolArray:
         """Mark the runs of blocks about which nothing was published."""

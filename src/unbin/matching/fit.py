@@ -35,7 +35,7 @@ class MatchingFit:
     solution : Solution
         The best of all restarts; its status says whether the coefficients are identified.
     z : (n,) or None
-        Imputed targets, in the order of the design; None where not all rows are in memory.
+        Imputed targets, in the order of X; None where not all rows are in memory.
     spread : float
         Mean of (z - mean)².
     restart_disagreement : float
@@ -73,7 +73,8 @@ def fit_matching(
     if not isinstance(init, str):
         init = units.theta_into(init, fit_intercept=design.fit_intercept)
     ridge = design.ridge(alpha)
-    objective = Objective(design.in_units(units), family, ridge, bounds.in_units(units))
+    inside = bounds.in_units(units).measured(family)
+    objective = Objective(design.in_units(units), family, ridge, inside)
     solutions = []
     for k in range(n_init):
         first = init if start is None else start
@@ -86,15 +87,9 @@ def fit_matching(
     disagreement = _disagreement(objective, solutions, best)
     status = _identification(design, bounds, family, disagreement) or best.status
     best = best.out_of_units(units, fit_intercept=design.fit_intercept)
-    z, spread = _targets(Objective(design, family, ridge, bounds), best.theta)
+    z, square = Objective(design, family, ridge, bounds.measured(family)).targets(best.theta)
+    spread = square / design.n_people
     return MatchingFit(replace(best, status=status), z, spread, disagreement)
-
-
-def _targets(objective: Objective, theta: FloatArray) -> tuple[FloatArray | None, float]:
-    """Return the imputed targets where rows are in memory, and the mean of (z - mean)²."""
-    design = objective.design
-    z = None if design.rows is None else objective.impute(theta)
-    return z, objective.sums(theta)[2] / design.n_people
 
 
 def matching_bounds(release: Release, family: BregmanFamily) -> RankBounds:

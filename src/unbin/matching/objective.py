@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds
+from unbin.matching.fused import whole_pass
 from unbin.matching.nearest import nearest_targets
 from unbin.matching.repeated import Shared, shared_targets, total_divergence
 from unbin.matching.spread import spread_sums
@@ -70,7 +71,16 @@ class Objective:
     def impute(self, theta: FloatArray) -> FloatArray:
         """Return the targets z at theta, in the order of the design."""
         parts = self.design.whole_blocks("imputing targets")
-        return np.concatenate(list(parts.stream(imputed, self.family, self.bounds, theta)))
+        found = parts.stream(imputed, self.family, self.bounds, theta)
+        return np.concatenate([z for z, _ in found])
+
+    def targets(self, theta: FloatArray) -> tuple[FloatArray | None, float]:
+        """Return the targets in the order of X, where rows are in memory, and Σ (z - mean)²."""
+        if self.design.rows is None:
+            return None, self.sums(theta)[2]
+        whole, order = self.design.whole_blocks("imputing targets"), self.design.order
+        z = np.empty(self.design.n_rows)
+        return z, whole.total(_imputed_into, self.family, self.bounds, theta, order, z)
 
     def held(self, theta: FloatArray, value: float) -> Objective:
         """Return the objective with the targets held at those of theta, where it is ``value``."""
@@ -114,6 +124,8 @@ def matching_sums(
     rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
 ) -> tuple[float, FloatArray, float]:
     """Return D(z || mean), its gradient and Σ (z - mean)² over whole blocks, z at its best."""
+    if _plain(rows, bounds, theta):
+        return whole_pass(rows, family, bounds, theta)
     eta = rows.eta(theta)
     mean, part = family.inverse_link(eta), bounds.part(rows.span)
     if rows.weights is not None:
@@ -121,7 +133,7 @@ def matching_sums(
         off = mean[found.row] - found.z
         gradient = rows.gradient(found.by_row(off, len(rows)))
         return found.divergence(family, eta, mean), gradient, float(found.people @ off**2)
-    z = nearest_targets(mean, eta, part, family, rows.key)
+    z = nearest_targets(mean, eta, part, family, np.asarray(rows.key))
     residual = mean - z
     value = family.total_divergence(z, eta, mean)
     return value, rows.gradient(residual), float(residual @ residual)
@@ -138,16 +150,46 @@ def observed_sums(
 
 
 @kernel
-def imputed(rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray) -> FloatArray:
-    """Return the targets of whole blocks; of a row that stands for several people, their mean."""
+def imputed(
+    rows: Rows, family: BregmanFamily, bounds: RankBounds, theta: FloatArray
+) -> tuple[FloatArray, float]:
+    """Return the targets of whole blocks and Σ (z - mean)².
+
+    Of a row that stands for several people, the mean of their targets.
+    """
+    if _plain(rows, bounds, theta):
+        z = np.empty(len(rows))
+        return z, whole_pass(rows, family, bounds, theta, z)[2]
     eta = rows.eta(theta)
     mean, part = family.inverse_link(eta), bounds.part(rows.span)
     if rows.weights is not None:
-        return _shared(rows, family, part, eta, mean).means(len(rows))
-    return nearest_targets(mean, eta, part, family, rows.key)
+        found = _shared(rows, family, part, eta, mean)
+        return found.means(len(rows)), float(found.people @ (mean[found.row] - found.z) ** 2)
+    z = nearest_targets(mean, eta, part, family, np.asarray(rows.key))
+    return z, float((mean - z) @ (mean - z))
+
+
+def _imputed_into(
+    rows: Rows,
+    family: BregmanFamily,
+    bounds: RankBounds,
+    theta: FloatArray,
+    order: IntArray,
+    out: FloatArray,
+) -> float:
+    z, square = imputed(rows, family, bounds, theta)
+    out[order[rows.place : rows.place + len(z)]] = z
+    return square
+
+
+def _plain(rows: Rows, bounds: RankBounds, theta: FloatArray) -> bool:
+    """Tell whether each row is a person with all features in memory, and all counts are known."""
+    columns = rows.matrix.shape[1] + rows.fit_intercept
+    return rows.weights is None and bounds.count_low is None and columns == len(theta)
 
 
 def _shared(
     rows: Rows, family: BregmanFamily, bounds: RankBounds, eta: FloatArray, mean: FloatArray
 ) -> Shared:
-    return shared_targets(mean, eta, bounds, family, rows.key, rows.start, rows.people())
+    key = np.asarray(rows.key)
+    return shared_targets(mean, eta, bounds, family, key, rows.start, rows.people())

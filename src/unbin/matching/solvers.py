@@ -104,7 +104,9 @@ def lbfgs(objective: Smooth, theta: FloatArray, *, tol: float, max_iter: int) ->
         if solution.relative_gradient <= tol or solution.n_iter >= max_iter:
             break
         before = solution.value
-        solution = _lbfgs_run(objective.evaluate, frame, solution, tol, max_iter)
+        solution, gradient = _lbfgs_run(
+            objective.evaluate, frame, solution, gradient, tol, max_iter
+        )
         if solution.status is Status.INTERRUPTED or before - solution.value <= 1e-12 * before:
             break
         frame = replace(frame, anchor=solution.theta)
@@ -115,20 +117,24 @@ def _lbfgs_run(
     evaluate: Callable[[FloatArray], tuple[float, FloatArray]],
     frame: Whitening,
     start: Solution,
+    gradient: FloatArray,
     tol: float,
     max_iter: int,
-) -> Solution:
+) -> tuple[Solution, FloatArray]:
+    """Run L-BFGS from ``start``, where the gradient is given; return it at the best point too."""
     path = list(start.path)
-    best = start
+    best, there = start, gradient
 
     def fun(u: FloatArray) -> tuple[float, FloatArray]:
-        nonlocal best
+        nonlocal best, there
+        if not u.any():  # the start, which has been evaluated
+            return start.value, frame.basis.T @ gradient
         theta = frame.anchor + frame.basis @ u
-        value, gradient = evaluate(theta)
+        value, here = evaluate(theta)
         if value < best.value:
-            relative = frame.relative(gradient)
-            best = replace(best, theta=theta, value=value, relative_gradient=relative)
-        return value, frame.basis.T @ gradient
+            relative = frame.relative(here)
+            best, there = replace(best, theta=theta, value=value, relative_gradient=relative), here
+        return value, frame.basis.T @ here
 
     stopped = False
 
@@ -158,7 +164,7 @@ def _lbfgs_run(
     )
     status = Status.INTERRUPTED if stopped else Status.STALLED
     n_iter = start.n_iter + int(result.nit)
-    return replace(best, n_iter=n_iter, path=tuple(path), status=status)
+    return replace(best, n_iter=n_iter, path=tuple(path), status=status), there
 
 
 def alternating(objective: Objective, theta: FloatArray, *, tol: float, max_iter: int) -> Solution:

@@ -96,12 +96,12 @@ class Thresholds:
 @kernel
 def line(rows: Rows, theta: FloatArray) -> Line:
     """Return the linear predictor of a part."""
-    eta = rows.eta(theta)
+    eta, key = rows.eta(theta), np.asarray(rows.key)
     if rows.weights is None:
-        return Line(eta, rows.key, rows.blocks, rows.start)
+        return Line(eta, key, rows.blocks, rows.start)
     people = rows.weights.astype(np.int64)
     start = np.concatenate([[0], np.cumsum(people)])[rows.start]
-    return Line(np.repeat(eta, people), np.repeat(rows.key, people), rows.blocks, start)
+    return Line(np.repeat(eta, people), np.repeat(key, people), rows.blocks, start)
 
 
 def spread_sums(

@@ -17,8 +17,9 @@ from unbin._blocks import spans_of
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
+from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, arrange, arrange_columns, kernel
+from unbin.rows.rows import Rows, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
@@ -195,7 +196,7 @@ class Design:
         """
         if (self.has_offset and self.rows is None) or not np.isfinite(theta).all():
             return -np.inf, np.inf
-        offset = np.zeros(1) if self.rows is None else self.rows.offset
+        offset = np.zeros(1) if not self.has_offset else self.in_memory().offset
         level = theta[0] if self.fit_intercept else 0.0
         by_column = theta[self.fit_intercept :] * np.array(self.ends)
         low, high = by_column.min(axis=0).sum(), by_column.max(axis=0).sum()
@@ -288,11 +289,15 @@ def gram_sums(
     total = np.zeros((d + shift, d + shift))
     for tile in rows.tiles():
         part, w = rows.matrix[tile], rows.weighed(weight(rows.eta(theta, tile)), tile)
-        even = w.min() == w.max()  # constant weights, as for gaussian targets
-        weighted, level = (part, w[0]) if even else (part * w[:, None], 1.0)
-        total[shift:, shift:] += level * (part.T @ weighted)
+        low = w.min()
+        even = low == w.max()  # constant weights, as for gaussian targets
+        if even or low >= 0:  # the product of a matrix with itself takes half the time
+            level, scaled = (w[0], part) if even else (1.0, part * np.sqrt(w)[:, None])
+            total[shift:, shift:] += level * (scaled.T @ scaled)
+        else:
+            total[shift:, shift:] += part.T @ (part * w[:, None])
         if shift:
-            total[1:, 0] += level * weighted.sum(axis=0)
+            total[1:, 0] += w @ part
             total[0, 0] += w.sum()
     return np.tril(total)
 
@@ -406,6 +411,7 @@ def lay_out(
     weights: FloatArray | None = None,
     sampled: bool = False,
     everybody: FloatArray | None = None,
+    hashed: FloatArray | None = None,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -428,9 +434,11 @@ def lay_out(
     everybody : (n,), optional
         Weights by which columns are standardised, if not ``weights``: those of people whose outcome
         is known included.
+    hashed : (n, e), optional
+        What keys are made from, if not X: the features that differ within blocks.
     """
     assert len(X) == 0 or codes.max(initial=0) < n_blocks
-    rows, order = arrange(
+    rows, order, standard = arrange(
         X,
         codes,
         offset=offset,
@@ -440,13 +448,10 @@ def lay_out(
         others=others,
         weights=weights,
         sampled=sampled,
+        everybody=everybody,
+        hashed=hashed,
     )
-    columns = LocalParts([rows.matrix[:, j] for j in range(X.shape[1])], n_threads)
-    scale_by = rows.weights if everybody is None else everybody[order]
-    done = list(columns.stream(_standardise, scale_by, fit_intercept))
-    center, scale, varies = (np.array(values) for values in zip(*done, strict=True)) if done else (
-        np.zeros(0), np.ones(0), np.zeros(0, bool)
-    )  # fmt: skip
+    center, scale, varies = standard.center, standard.scale, standard.varies
     return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
 
 
@@ -474,7 +479,7 @@ def over_rows(
         scale=scale,
         varies=varies,
         fit_intercept=rows.fit_intercept,
-        has_offset=bool(rows.offset.any()),
+        has_offset=bool(rows.offset_or_none().any()),
         rows=rows,
         order=order,
         weight=_weight(rows),
@@ -518,26 +523,6 @@ def with_rows(design: Design, **changes: Any) -> Design:
     rows = replace(design.in_memory(), **changes)
     same = design.center, design.scale, design.varies
     return over_rows(rows, *same, n_threads=design.n_threads, order=design.order)
-
-
-def _standardise(
-    values: FloatArray, weights: FloatArray | None, fit_intercept: bool
-) -> tuple[float, float, bool]:
-    """Centre (with an intercept) and scale a column in place; return what was done."""
-    center = 0.0
-    if fit_intercept:
-        center = float(np.average(values, weights=weights))
-        values -= center
-    if weights is None:
-        square = float(values @ values) / len(values)
-    else:
-        square = float(values @ (weights * values)) / float(weights.sum())
-    spread = float(np.sqrt(square))
-    if spread > 1e-12 * abs(center):
-        values /= spread
-        return center, spread, True
-    values[:] = 0.0  # a constant column carries nothing beside the intercept
-    return center, 1.0, False
 
 
 def _cut(rows: slice) -> list[slice]:

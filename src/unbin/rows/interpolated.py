@@ -89,15 +89,18 @@ class Sums(NamedTuple):
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
 def table_sums(  # type: ignore[no-untyped-def]
-    columns, offset, weights, start, theta, points, n_bins, covariance, sums
+    memory, first, step, offset, weights, start, theta, points, n_bins, covariance, sums
 ):
     """Add the rows of each block to its sums.
 
     Parameters
     ----------
-    columns : (d, n)
+    memory, first, step : (N,), int, int
+        What holds the columns, where the first begins, and how far they are apart
+        (:func:`unbin.rows.rows.flat_columns`).
     offset, weights : (n,)
-        ``weights`` are the people that rows stand for; empty where each stands for one.
+        ``weights`` are the people that rows stand for. Empty where there is no offset, and where
+        each row stands for one.
     start : (b + 1,)
         Rows of the blocks.
     theta : (1 + d,)
@@ -109,7 +112,7 @@ def table_sums(  # type: ignore[no-untyped-def]
         Whether ``cross`` is wanted.
     sums : Sums
     """
-    d, size = len(columns), sums.mean.shape[1]
+    d, size = len(theta) - 1, sums.mean.shape[1]
     width, n_points = points.values.shape
     checks, moved = len(sums.squares) > 0, len(points.shares) > 1 or points.moves[0, 0] != 0
     held, x = np.zeros((up(1 + d, 4), n_points)), np.zeros((up(1 + d, 4), _TILE + LANES))
@@ -129,13 +132,15 @@ def table_sums(  # type: ignore[no-untyped-def]
             low, high = n_points, 0
             while row < start[b + 1]:
                 n = min(_TILE, start[b + 1] - row)
-                _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
+                _predict(
+                    memory, first + row, step, theta, offset, weights, row, eta[:n], people[:n]
+                )
                 for i in range(n):
                     place[i] = eta[i] * points.inverse - points.first
                 _interpolate(place[:n], 1.0, point, weight)
                 for i in range(n):
                     low, high = min(low, point[i]), max(high, point[i])
-                _gather(columns, row, people[:n], point, weight, held, squares)
+                _gather(memory, first + row, step, d, people[:n], point, weight, held, squares)
                 row += n
             n, functions = up(high + EIGHT - low, LANES), points.values
             if moved:
@@ -149,10 +154,12 @@ def table_sums(  # type: ignore[no-untyped-def]
                     last += 1
                 end = start[last]
                 n = end - row
-                _predict(columns, offset, weights, theta, row, eta[:n], people[:n])
+                _predict(
+                    memory, first + row, step, theta, offset, weights, row, eta[:n], people[:n]
+                )
                 _look_up(points, start, b, row, end, eta, place, point, weight, f, looked_up)
             n = start[b + 1] - row
-            _copy(columns, row, people[row - tile : row - tile + n], x, x_squares)
+            _copy(memory, first + row, step, d, people[row - tile : row - tile + n], x, x_squares)
             skip, low, by, by_square, functions = row - tile, 0, x, x_squares, looked_up
             row, n = row + n, up(n, LANES)
         _finish(functions, skip, by, by_square, low, n, n_bins, covariance, level, found, b, sums)
@@ -161,13 +168,14 @@ def table_sums(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _predict(columns, offset, weights, theta, row, eta, people):  # type: ignore[no-untyped-def]
+def _predict(memory, first, step, theta, offset, weights, row, eta, people):  # type: ignore[no-untyped-def]
     """Write eta, and the people that rows stand for, of the rows from ``row`` on."""
     n = len(eta)
     for i in range(n):
-        eta[i] = theta[0] + offset[row + i]
-    for j in range(len(columns)):
-        slope, values = theta[1 + j], columns[j, row : row + n]
+        eta[i] = theta[0] + (offset[row + i] if len(offset) else 0.0)
+    for j in range(len(theta) - 1):
+        slope, at = theta[1 + j], first + j * step
+        values = memory[at : at + n]
         for i in range(n):
             eta[i] += slope * values[i]
     for i in range(n if len(weights) else 0):
@@ -195,24 +203,25 @@ def _interpolate(place, share, point, weight):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _gather(columns, row, people, point, weight, held, squares):  # type: ignore[no-untyped-def]
+def _gather(memory, row, step, d, people, point, weight, held, squares):  # type: ignore[no-untyped-def]
     """Add rows, 1 and x times their people, to the points around them."""
-    step = held.shape[1]
+    n_points = held.shape[1]
     for i in range(len(people)):
         add_eight(held, point[i], weight, EIGHT * i, people[i])
-    for first in range(0, len(columns), _GROUP):
-        last = min(first + _GROUP, len(columns))
+    for low in range(0, d, _GROUP):
+        high = min(low + _GROUP, d)
         for i in range(len(people)):
-            at = point[i] + (1 + first) * step
-            for j in range(first, last):
-                add_eight(held, at, weight, EIGHT * i, people[i] * columns[j, row + i])
-                at += step
+            at, place = point[i] + (1 + low) * n_points, row + i + low * step
+            for _ in range(low, high):
+                add_eight(held, at, weight, EIGHT * i, people[i] * memory[place])
+                at += n_points
+                place += step
         for i in range(len(people) if len(squares) else 0):
-            at = point[i] + first * step
-            for j in range(first, last):
-                value = columns[j, row + i]
-                add_eight(squares, at, weight, EIGHT * i, people[i] * value * value)
-                at += step
+            at, place = point[i] + low * n_points, row + i + low * step
+            for _ in range(low, high):
+                add_eight(squares, at, weight, EIGHT * i, people[i] * memory[place] ** 2)
+                at += n_points
+                place += step
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -258,13 +267,13 @@ def _look_up(  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _copy(columns, row, people, x, squares):  # type: ignore[no-untyped-def]
+def _copy(memory, row, step, d, people, x, squares):  # type: ignore[no-untyped-def]
     """Copy rows, 1 and x times their people, and fill up with zeros."""
     n = len(people)
     for i in range(n):
         x[0, i] = people[i]
-    for j in range(len(columns)):
-        values = columns[j, row : row + n]
+    for j in range(d):
+        values = memory[row + j * step : row + j * step + n]
         for i in range(n):
             x[1 + j, i] = people[i] * values[i]
         for i in range(n if len(squares) else 0):

@@ -123,10 +123,10 @@ def _different(
     if rows.others:
         others = np.stack([codes.astype(np.int32) for codes in rows.others])
     first, place = np.empty(most + 1, np.int64), np.empty(n, np.int64)
-    starts = np.zeros(len(start), np.int64)
+    starts, offset = np.zeros(len(start), np.int64), np.ascontiguousarray(rows.offset)
     size = 1 << int(np.ceil(np.log2(2 * widest)))
     found = _group(
-        rows.matrix.T, rows.offset, rows.key, others, start, size, most, first, place, starts
+        rows.matrix.T, offset, np.asarray(rows.key), others, start, size, most, first, place, starts
     )
     return None if found < 0 else (first[:found], place, starts)
 

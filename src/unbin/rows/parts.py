@@ -3,14 +3,16 @@
 A holder of parts, each the rows of some people, answers one question: what is the sum of a function
 over all of them? It knows neither what a part is nor what the function computes.
 
-In this process threads work on the parts. Parts do not depend on the number of threads and their
-results are added in order, so a sum is the same to the last bit whatever that number. BLAS is
-limited to one thread meanwhile: its own threads would change the last bits, and take cores from
-ours.
+In this process threads work on the parts; they are kept from sum to sum. Parts do not depend on
+the number of threads and their results are added in order, so a sum is the same to the last bit
+whatever that number. BLAS is limited to one thread meanwhile: its own threads would change the last
+bits, and take cores from ours.
 """
 
 from __future__ import annotations
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -151,7 +153,7 @@ class LocalParts:
 
     def __init__(self, parts: Sequence[Any], n_threads: int = 1) -> None:
         self.parts = parts
-        self.n_threads = min(n_threads, len(parts))
+        self.n_threads = n_threads
 
     def __len__(self) -> int:
         return len(self.parts)
@@ -163,32 +165,48 @@ class LocalParts:
         """Return some of the parts."""
         return LocalParts([self.parts[k] for k in which], self.n_threads)
 
+    @property
+    def _alone(self) -> bool:
+        """Whether the calling thread does all the work: its own threads may have no room left."""
+        return min(self.n_threads, len(self.parts)) <= 1 or _working()
+
     def stream(
         self, function: Callable[..., Result], *args: Any, each: Sequence[Any] | None = None
     ) -> Iterator[Result]:
         """Yield ``function(part, *args)`` of every part, in order."""
         work = calls(self.parts, function, args, each)
-        if self.n_threads <= 1:
+        if self._alone:
             yield from (apply(*call) for call in work)
             return
         waiting: deque[Future[Result]] = deque()
-        with ThreadPoolExecutor(self.n_threads) as pool:
-            try:
-                for call in work:
-                    waiting.append(pool.submit(apply, *call))
-                    if len(waiting) > _AHEAD * self.n_threads:
-                        yield waiting.popleft().result()
-                while waiting:
+        pool = _threads(self.n_threads)
+        try:
+            for call in work:
+                waiting.append(pool.submit(_at_work, apply, *call))
+                if len(waiting) > _AHEAD * self.n_threads:
                     yield waiting.popleft().result()
-            finally:
-                for future in waiting:
-                    future.cancel()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()
 
     def total(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
     ) -> Any:
         """Return the sum of ``function(part, *args)``."""
-        return reduce(add, self.stream(function, *args, each=each))
+        if self._alone:
+            return reduce(add, self.stream(function, *args, each=each))
+        n_workers = min(self.n_threads, len(self.parts))
+        total = _Total(calls(self.parts, function, args, each), _AHEAD * n_workers)
+        pool = _threads(self.n_threads)
+        workers = [pool.submit(_at_work, total.work) for _ in range(n_workers)]
+        try:
+            for worker in workers:
+                worker.result()
+        finally:
+            total.stop()
+        return total.result()
 
     def keep(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
@@ -207,6 +225,85 @@ class LocalParts:
     def settled(self, n_bytes: int) -> LocalParts:
         """Return the parts, kept in memory if they take only a small share of it."""
         return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
+
+
+class _Total:
+    """A sum that several threads work on: each takes the next part, and adds when it is its turn.
+
+    Parameters
+    ----------
+    work : iterator of tuples
+        What ``apply`` is called with, part by part.
+    ahead : int
+        Results that may wait for those before them.
+    """
+
+    def __init__(self, work: Iterator[tuple[Any, ...]], ahead: int) -> None:
+        self._work, self._ahead = enumerate(work), ahead
+        self._turn = threading.Condition()
+        self._held: dict[int, Any] = {}
+        self._errors: dict[int, BaseException] = {}
+        self._next, self._sum, self._stopped = 0, None, False
+
+    def work(self) -> None:
+        """Work on parts until there are none left."""
+        while True:
+            with self._turn:
+                k, call = (-1, ()) if self._stopped else next(self._work, (-1, ()))
+            if k < 0:
+                return
+            try:
+                self._put(k, apply(*call))
+            except BaseException as error:  # raised by ``result``
+                self._errors[k] = error
+                self.stop()
+
+    def _put(self, k: int, found: Any) -> None:
+        with self._turn:
+            self._turn.wait_for(lambda: k < self._next + self._ahead or self._stopped)
+            self._held[k] = found
+            while self._next in self._held:
+                found = self._held.pop(self._next)
+                self._sum = add(self._sum, found) if self._next else found
+                self._next += 1
+            self._turn.notify_all()
+
+    def stop(self) -> None:
+        """Leave the parts that nobody has taken."""
+        with self._turn:
+            self._stopped = True
+            self._turn.notify_all()
+
+    def result(self) -> Any:
+        """Return the sum; raise what the first part that failed did."""
+        if self._errors:  # all parts before it were taken, and finished
+            raise self._errors[min(self._errors)]
+        return self._sum
+
+
+# -- threads, kept -------------------------------------------------------------------------------
+
+_here = threading.local()
+
+
+def _working() -> bool:
+    """Tell whether this is one of the kept threads: waiting for others could wait for itself."""
+    return getattr(_here, "working", False)
+
+
+def _at_work(function: Callable[..., Result], *args: Any) -> Result:
+    _here.working = True
+    return function(*args)
+
+
+@cache
+def _threads(n: int) -> ThreadPoolExecutor:
+    """Return n threads: starting them anew takes longer than many a sum."""
+    return ThreadPoolExecutor(n, thread_name_prefix="unbin")
+
+
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

@@ -1,25 +1,21 @@
-"""Rows of X laid out for the kernels: block by block, column-major, columns standardised."""
+"""Rows of X as the kernels see them: block by block, column-major, columns standardised."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
 from unbin._typing import FloatArray, IntArray, KeyArray
-from unbin.rows.parts import LocalParts
+from unbin.rows.keys import Keys
 
 Sums = TypeVar("Sums")
 
 _TILE_ROWS = 1 << 15
 """Rows worked on at a time: a tile of the rows and its temporaries stay in the cache."""
-_HASH_START = np.uint64(14695981039346656037)
-_GATHER_ROWS = 1 << 12
-"""Rows copied at a time, so that turning them column-major stays in the cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +29,8 @@ class Rows:
     ----------
     matrix : (n, d), column-major
     offset : (n,)
-        Zeros when there is none.
-    key : (n,) uint64
+        Zeros when there is none, which take no memory (:func:`no_offset`).
+    key : (n,) uint64, or Keys
         A hash of each row's features, to rank rows with equal means without looking at their
         place in X.
     blocks : (b,)
@@ -54,7 +50,7 @@ class Rows:
 
     matrix: FloatArray
     offset: FloatArray
-    key: KeyArray
+    key: KeyArray | Keys
     blocks: IntArray
     start: IntArray
     fit_intercept: bool
@@ -64,8 +60,8 @@ class Rows:
     sampled: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        values = tuple(getattr(self, field.name) for field in fields(self))
-        return _received, values
+        known = replace(self, key=np.asarray(self.key))
+        return _received, tuple(getattr(known, field.name) for field in fields(self))
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -87,6 +83,14 @@ class Rows:
         """Return the derivative of ``residual @ eta`` with respect to theta."""
         slopes = self.matrix[rows].T @ residual
         return np.concatenate([[residual.sum()], slopes]) if self.fit_intercept else slopes
+
+    def offset_or_none(self) -> FloatArray:
+        """Return the offset; nothing where there is none."""
+        return self.offset if self.offset.strides[0] else np.empty(0)
+
+    def known_key(self) -> KeyArray:
+        """Return the keys; nothing where nobody needed them so far."""
+        return self.key.known if isinstance(self.key, Keys) else self.key
 
     def tiles(self, size: int = _TILE_ROWS) -> list[slice]:
         """Return all rows in tiles of bounded size, wherever the blocks end."""
@@ -163,6 +167,11 @@ def _received(matrix: FloatArray, *rest: Any) -> Rows:
     return Rows(aligned_copy(matrix), *rest)
 
 
+def no_offset(n: int) -> FloatArray:
+    """Return n zeros, all in the place of one."""
+    return np.broadcast_to(np.zeros(1), n)
+
+
 def aligned_copy(matrix: FloatArray) -> FloatArray:
     """Return a matrix column-major, at an address that is a multiple of 64."""
     copy = aligned_empty(matrix.shape)
@@ -182,137 +191,16 @@ def aligned_empty(shape: tuple[int, ...]) -> FloatArray:
     return np.asarray(space[skip : skip + step * d].reshape(d, step)[:, :n].T)
 
 
-def arrange(
-    X: FloatArray,
-    codes: IntArray,
-    *,
-    offset: FloatArray | None = None,
-    fit_intercept: bool = True,
-    seed: int = 0,
-    n_threads: int = 1,
-    others: tuple[IntArray, ...] = (),
-    weights: FloatArray | None = None,
-    sampled: bool = False,
-) -> tuple[Rows, IntArray]:
-    """Copy X once, block by block, columns as they are.
+def flat_columns(matrix: FloatArray) -> tuple[FloatArray, int, int]:
+    """Return the memory that holds a column-major matrix, its first column's place, and the step.
 
-    Parameters
-    ----------
-    X : (n, d)
-    codes : (n,)
-        Block of each row, from 0 on.
-    offset : (n,), optional
-    fit_intercept : bool
-    seed : int
-        Changes how ties are broken.
-    n_threads : int
-    others : tuple of (n,)
-        The block of each row in further partitions.
-    weights, sampled
-        See :class:`Rows`.
-
-    Returns
-    -------
-    rows : Rows
-    order : (n,)
-        The row of X at each place.
+    Compiled loops over a part of a one-dimensional array work on several numbers at a time; of a
+    column of some rows of a matrix they do not know that it has no gaps.
     """
-    n, d = X.shape
-    size = np.bincount(codes)
-    blocks = np.flatnonzero(size)
-    start = np.concatenate([[0], np.cumsum(size[blocks])])
-    order = _stable_order(codes, len(size))
-    matrix = aligned_empty((n, d))
-    key = np.empty(n, dtype=np.uint64)
-    in_order = bool((codes[1:] >= codes[:-1]).all())
-
-    def gather(first: int) -> None:
-        last = min(first + _TILE_ROWS, n)
-        for low in range(first, last, _GATHER_ROWS):
-            here = slice(low, min(low + _GATHER_ROWS, last))
-            if in_order:
-                rows = X[here]
-            else:  # take is twice as fast, but copies all of a column-major X first, each time
-                rows = np.take(X, order[here], axis=0) if X.flags.c_contiguous else X[order[here]]
-            matrix[here] = rows
-            words = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # -0.0 becomes 0.0
-            _hash_rows(words, np.uint64(seed), key[here])
-
-    for _ in LocalParts(range(0, n, _TILE_ROWS), n_threads).stream(gather):
-        pass
-    laid_out = np.zeros(n) if offset is None else offset[order]
-    further = _in_order(others, order)
-    people = None if weights is None else weights[order]
-    start_at = blocks, start, fit_intercept, 0
-    return Rows(matrix, laid_out, key, *start_at, further, people, sampled), order
-
-
-def arrange_columns(
-    columns: Sequence[FloatArray],
-    codes: IntArray,
-    center: FloatArray,
-    scale: FloatArray,
-    *,
-    offset: FloatArray | None = None,
-    fit_intercept: bool = True,
-    seed: int = 0,
-    others: tuple[IntArray, ...] = (),
-    weights: FloatArray | None = None,
-    sampled: bool = False,
-) -> Rows:
-    """Lay columns out block by block, standardised; a scale of infinity makes a column 0.
-
-    The same rows, with the same keys, as :func:`arrange` makes from a matrix.
-    """
-    size = np.bincount(codes)
-    blocks = np.flatnonzero(size)
-    start = np.concatenate([[0], np.cumsum(size[blocks])])
-    order = _stable_order(codes, len(size))
-    matrix = aligned_empty((len(codes), len(columns)))
-    key = np.full(len(codes), _HASH_START ^ np.uint64(seed), dtype=np.uint64)
-    for j, values in enumerate(columns):
-        _place_column(values, order, center[j], scale[j], matrix[:, j], key)
-    laid_out = np.zeros(len(codes)) if offset is None else offset[order]
-    further = _in_order(others, order)
-    people = None if weights is None else weights[order]
-    return Rows(matrix, laid_out, key, blocks, start, fit_intercept, 0, further, people, sampled)
-
-
-def _in_order(others: tuple[IntArray, ...], order: IntArray) -> tuple[IntArray, ...]:
-    """Return codes in the order of the rows, in 32 bits: there may be many partitions."""
-    found: tuple[Any, ...] = tuple(codes.astype(np.int32)[order] for codes in others)
-    return found
-
-
-def _stable_order(codes: IntArray, n_codes: int) -> IntArray:
-    # a stable sort of 16-bit codes is a radix sort
-    small = codes.astype(np.uint16) if n_codes <= 1 << 16 else codes
-    return np.argsort(small, kind="stable")
-
-
-@njit(cache=True, nogil=True)
-def _place_column(values, order, center, scale, out, key):  # type: ignore[no-untyped-def]
-    """Write a column in another order, standardised, and mix it into the hash of its rows."""
-    word = np.empty(1)
-    bits = word.view(np.uint64)
-    for i in range(len(order)):
-        word[0] = values[order[i]] + 0.0  # -0.0 becomes 0.0
-        key[i] = _mixed(key[i], bits[0])
-        out[i] = (word[0] - center) / scale
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _mixed(h, word):  # type: ignore[no-untyped-def]
-    """Mix a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
-    h = (h ^ word) * np.uint64(1099511628211)
-    return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, nogil=True)
-def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
-    """Hash the bits of each row."""
-    for i in range(words.shape[0]):
-        h = _HASH_START ^ seed
-        for j in range(words.shape[1]):
-            h = _mixed(h, words[i, j])
-        out[i] = h
+    if matrix.size == 0:
+        return np.empty(0), 0, 0
+    memory = matrix.base
+    if memory is None or memory.ndim != 1 or matrix.strides[0] != 8:
+        return flat_columns(aligned_copy(matrix))
+    at, begin = (array.__array_interface__["data"][0] for array in (matrix, memory))
+    return memory, (at - begin) // 8, matrix.strides[1] // 8

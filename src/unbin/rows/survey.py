@@ -12,8 +12,9 @@ from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import ReadError
 from unbin.rows.contextual import CONSTANT, Context
 from unbin.rows.design import Design
+from unbin.rows.layout import arrange_columns
 from unbin.rows.parts import Parts
-from unbin.rows.rows import Rows, arrange_columns
+from unbin.rows.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)

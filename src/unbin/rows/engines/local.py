@@ -63,6 +63,7 @@ class InMemory:
         }
         if not is_wide(X):
             several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
+            several["hashed"] = self.X  # what keys keep alive: not the copy with the context
             if self.blocks.known is not None:
                 everybody = self.blocks.everybody
                 several["everybody"] = np.ones(len(X)) if everybody is None else everybody

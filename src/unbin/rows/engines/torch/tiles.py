@@ -280,7 +280,7 @@ def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
     codes = torch.as_tensor(np.repeat(np.arange(len(size)), size), device=machine.device)
     key = None
     if ranked:
-        key = torch.as_tensor(rows.key.view(np.int64), device=machine.device) ^ _SIGN
+        key = torch.as_tensor(np.asarray(rows.key).view(np.int64), device=machine.device) ^ _SIGN
     slots = slots_in_order(found, codes, key)
     offset = machine.send(rows.offset) if has_offset else None
     fill(found, slots, machine.send(np.ascontiguousarray(rows.matrix)), offset)
