@@ -297,12 +297,12 @@ def _place_column(values, order, center, scale, out, key):  # type: ignore[no-un
     bits = word.view(np.uint64)
     for i in range(len(order)):
         word[0] = values[order[i]] + 0.0  # -0.0 becomes 0.0
-        key[i] = _mixed(key[i], bits[0])
+        key[i] = mixed(key[i], bits[0])
         out[i] = (word[0] - center) / scale
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _mixed(h, word):  # type: ignore[no-untyped-def]
+def mixed(h, word):  # type: ignore[no-untyped-def]
     """Mix a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
     h = (h ^ word) * np.uint64(1099511628211)
     return h ^ (h >> np.uint64(29))
@@ -314,5 +314,5 @@ def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
     for i in range(words.shape[0]):
         h = _HASH_START ^ seed
         for j in range(words.shape[1]):
-            h = _mixed(h, words[i, j])
+            h = mixed(h, words[i, j])
         out[i] = h
