@@ -24,6 +24,7 @@ from unbin._checks import (
     path_or_none,
     value_or_auto,
 )
+from unbin._compiling import telling
 from unbin._frames import as_dense, as_floats, is_wide, refuse_masked, to_frame
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
@@ -305,6 +306,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.dtype = dtype
         self.checkpoint = checkpoint
 
+    @telling()
     def fit(
         self,
         X: ArrayLike,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from unbin._blocks import deal_blocks
 from unbin._checks import check_choice, check_number, check_whole
+from unbin._compiling import telling
 from unbin._frames import as_floats, filled, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin._watching import Status
@@ -140,6 +141,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
+    @telling()
     def fit(self, X: ArrayLike, y: Any) -> AggregatedRegressor:
         """Fit the model.
 

@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import Span, spans_of
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ParameterError
 from unbin.families import Family

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 
@@ -45,7 +45,8 @@ def score_blocks(
     """
     n_blocks, size, p = derivative.shape
     h = root.shape[2]
-    shift = np.ascontiguousarray(shift)  # the kernel is compiled for one layout
+    # the kernel is compiled for one layout
+    derivative, shift = np.ascontiguousarray(derivative), np.ascontiguousarray(shift)
     white, hidden = np.empty((n_blocks, size, p)), np.zeros((n_blocks, h, p + 1))
     scores, along, each = np.zeros((n_blocks, p)), np.zeros((n_blocks, p)), np.zeros((5, n_blocks))
     block, factor = np.empty((size, p + 1 + h + 1)), np.empty((size, size))

@@ -11,8 +11,8 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import IntArray
 from unbin.rows.design import Design, over_rows
 from unbin.rows.rows import Rows, aligned_copy, mixed

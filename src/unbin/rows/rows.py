@@ -8,8 +8,8 @@ from functools import wraps
 from typing import Any, TypeVar
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.rows.parts import LocalParts
 
