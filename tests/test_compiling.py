@@ -5,7 +5,6 @@ import re
 import sys
 
 import numba
-import numpy as np
 import pytest
 
 import unbin
@@ -14,6 +13,7 @@ from tests.helpers.processes import run_python
 from unbin import _compiling
 from unbin._compiling import COMPILING, njit, telling
 from unbin._watching import watching
+from unbin.datasets import simulate
 
 
 def kernel(module="unbin.made_up"):
@@ -76,11 +76,10 @@ def test_a_line_is_written_on_a_terminal_only(watched, monkeypatch, capsys):
 
 
 def test_fits_tell():
-    seen, blocks = [], np.repeat(np.arange(6), 10)
-    y = np.random.default_rng(0).normal(size=60)
-    target = unbin.aggregate(y, blocks, bins=3).align(blocks)
+    seen, sim = [], simulate(2_000, 2, 20, random_state=0)
+    target = unbin.aggregate(sim.y, sim.blocks, bins=4).align(sim.blocks)
     with watching(lambda _: bool(seen.append(_compiling._told.get()))):
-        unbin.AggregatedGLM().fit(y[:, None], target)
+        unbin.AggregatedGLM("gaussian").fit(sim.X, target)
     assert seen
     assert all(seen)
     assert not _compiling._told.get()

@@ -306,7 +306,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         self.dtype = dtype
         self.checkpoint = checkpoint
 
-    @telling()
     def fit(
         self,
         X: ArrayLike,
@@ -371,7 +370,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         given = Given(
             offset, block, features, weights, weighting, observed, disjoint, sample_weight
         )
-        with place(X, y, given, engine=engine, family=family, model=self) as placed:
+        people = place(X, y, given, engine=engine, family=family, model=self)
+        with telling(), people as placed:
             method = METHODS["observed" if placed.observed else self.method]
             fits = [method(*target, family, settings) for target in placed.targets]
         if hasattr(self, "encoding_"):  # of a fit before this one

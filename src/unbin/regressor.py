@@ -141,7 +141,6 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         self.cv = cv
         self.random_state = random_state
 
-    @telling()
     def fit(self, X: ArrayLike, y: Any) -> AggregatedRegressor:
         """Fit the model.
 
@@ -179,7 +178,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         else:
             X = validate_data(rows, X, dtype=np.float64, ensure_all_finite=finite)
             check_rows([target], len(X))
-            found = _fit(X, target, settings)
+            with telling():
+                found = _fit(X, target, settings)
         n_people = len(X) if target is None else int(target.release.n.sum())
         self._assign(found, rows, n_people, 1 if target is None else len(target.release))
         if not found.status.identified:
