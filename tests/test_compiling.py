@@ -11,7 +11,7 @@ import unbin
 from tests.helpers.paths import ROOT
 from tests.helpers.processes import run_python
 from unbin import _compiling
-from unbin._compiling import COMPILING, njit, telling
+from unbin._compiling import COMPILING, inner, njit, telling
 from unbin._watching import watching
 from unbin.datasets import simulate
 
@@ -41,6 +41,14 @@ def test_kernels_work_where_nothing_can_be_written(nothing_can_be_written):
     with pytest.raises(RuntimeError, match="no locator available"):
         numba.njit(cache=True)(thrice)
     assert njit(cache=True, nogil=True)(thrice)(2) == 6
+
+
+def test_kernels_call_inner_functions():
+    @inner(nogil=True)
+    def square(x):
+        return x * x
+
+    assert njit(nogil=True)(lambda x: square(x) + 1)(3) == 10
 
 
 def test_whoever_watches_is_told_once():
