@@ -26,6 +26,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/out_of_core.py
 	$(BIN)/python benchmarks/wide.py
+	$(BIN)/python benchmarks/first_minute.py
 
 # The paper's figures; those of real data are skipped unless UNBIN_DATA names its folder.
 experiments: .venv/installed-dev

@@ -24,6 +24,7 @@ from unbin._checks import (
     path_or_none,
     value_or_auto,
 )
+from unbin._compiling import telling
 from unbin._frames import as_dense, as_floats, is_wide, refuse_masked, to_frame
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
@@ -369,7 +370,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         given = Given(
             offset, block, features, weights, weighting, observed, disjoint, sample_weight
         )
-        with place(X, y, given, engine=engine, family=family, model=self) as placed:
+        people = place(X, y, given, engine=engine, family=family, model=self)
+        with telling(), people as placed:
             method = METHODS["observed" if placed.observed else self.method]
             fits = [method(*target, family, settings) for target in placed.targets]
         if hasattr(self, "encoding_"):  # of a fit before this one

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from unbin._blocks import deal_blocks
 from unbin._checks import check_choice, check_number, check_whole
+from unbin._compiling import telling
 from unbin._frames import as_floats, filled, refuse_masked
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin._watching import Status
@@ -177,7 +178,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         else:
             X = validate_data(rows, X, dtype=np.float64, ensure_all_finite=finite)
             check_rows([target], len(X))
-            found = _fit(X, target, settings)
+            with telling():
+                found = _fit(X, target, settings)
         n_people = len(X) if target is None else int(target.release.n.sum())
         self._assign(found, rows, n_people, 1 if target is None else len(target.release))
         if not found.status.identified:

@@ -10,7 +10,6 @@ import unbin
 from tests.helpers.cli import run
 from tests.helpers.processes import run_python
 from unbin import cli
-from unbin.cli import console
 
 COMMANDS = ("check", "fit", "predict", "aggregate", "audit", "demo")
 
@@ -116,14 +115,6 @@ def test_the_version_is_told():
         [sys.executable, "-m", "unbin", "--version"], capture_output=True, text=True, check=True
     )
     assert done.stdout == f"unbin {unbin.__version__}\n"
-
-
-def test_the_first_fit_says_that_it_compiles(tmp_path, monkeypatch):
-    monkeypatch.setattr("numba.config.CACHE_DIR", str(tmp_path))
-    assert not console.is_compiled()
-    (tmp_path / "unbin").mkdir()
-    (tmp_path / "unbin" / "sums.nbi").touch()
-    assert console.is_compiled()
 
 
 def test_the_shell_can_complete_commands():

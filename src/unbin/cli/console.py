@@ -8,14 +8,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
 
 P = ParamSpec("P")
 FAILED, MISUSED, INTERRUPTED = 1, 2, 130
-COMPILING = "compiling, once on this machine; later fits start at once"
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -78,14 +76,6 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(what, total=None)
         yield lambda text: bar.update(task, description=text)
-
-
-def is_compiled() -> bool:
-    """Tell whether a fit was made before on this machine, so that nothing has to be compiled."""
-    from numba import config
-
-    folder = getattr(config, "CACHE_DIR", "") or Path(__file__).parents[1]
-    return next(Path(folder).rglob("*.nbi"), None) is not None
 
 
 @contextlib.contextmanager

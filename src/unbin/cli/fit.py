@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unbin.cli import options, standing
-from unbin.cli.console import COMPILING, INTERRUPTED, is_compiled, progress, reported, say
+from unbin.cli.console import INTERRUPTED, progress, reported, say
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_reading
 from unbin.cli.records import check_output, command_line, write
@@ -336,13 +336,14 @@ def _fit(
     offset: str | None,
 ) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
+    from unbin._compiling import COMPILING, telling
     from unbin._frames import as_floats
 
     shift = None
     if offset is not None:
         shift = as_floats(data.rows.column(offset), where=f"--offset {offset}")
     started = perf_counter()
-    with progress("fitting" if is_compiled() else COMPILING) as show, watched(show):
+    with progress("fitting") as show, telling(lambda: show(COMPILING)), watched(show):
         model.fit(data.encoding.frame(data.X), target, offset=shift)
     model.encoding_ = data.encoding
     ended = "stopped after" if was_interrupted(model) else "fitted in"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import expit, gammaln, logit
 
+from unbin._compiling import inner, njit
 from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
@@ -120,7 +120,7 @@ class BetaBinomial(Family):
         return q, d_eta, d_log_w, total
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _fill_terms(yes, no, w, log_choose, p, score, score_w):  # type: ignore[no-untyped-def]
     """Fill P(y = j), d log P/d eta and d log P/d log w for j = 0, ..., m."""
     m = len(p) - 1

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from numba import njit
 from numba.extending import overload
 
+from unbin._compiling import njit
 from unbin.families.elementary import SMALLEST_EXPONENT, exp_below_one, log_of_one_and
 
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy.special import betainc, betaincc
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families.base import BinModel, as_rows

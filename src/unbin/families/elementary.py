@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from unbin._compiling import njit
 
 TILE = 256
 """Rows worked on at a time: what is kept of them for every edge stays in the cache."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import gammaln, psi
 
+from unbin._compiling import inner, njit
 from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
@@ -140,7 +140,7 @@ def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
     return step, np.cumsum(step)
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
     """Return S and d log S/d shape, where P(shape, x) = x^shape exp(-x)/Gamma(shape) S."""
     step, harmonic = steps
@@ -155,7 +155,7 @@ def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
     return total, -slope / total
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
     """Return h and d log h/d shape, where Q(shape, x) = x^shape exp(-x)/Gamma(shape) h.
 
@@ -190,7 +190,7 @@ def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
     return h, slope
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _edge(y, eta, shape, log_shape_excess, log_scale, steps):  # type: ignore[no-untyped-def]
     """Return the tail beyond y, whether it is the upper one, -dF/d eta and dF/d log shape."""
     if y <= 0:
@@ -212,7 +212,7 @@ def _edge(y, eta, shape, log_shape_excess, log_scale, steps):  # type: ignore[no
     return front * factor, True, front, d_log_shape
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _narrow_bin(low, high, eta, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log shape of a narrow bin, by two points of its density."""
     q, first, second = 0.0, 0.0, 0.0

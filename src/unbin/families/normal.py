@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.families.base import as_rows, share_edges
 from unbin.families.elementary import TILE, exp_below_one

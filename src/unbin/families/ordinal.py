@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numba import njit
 from scipy.special import logit
 
+from unbin._compiling import njit
 from unbin._linalg import namespace
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError, ReleaseError

@@ -28,8 +28,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Status
 from unbin.families import Interval

@@ -32,9 +32,9 @@ import math
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import block_of_rows
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families import Interval
 from unbin.likelihood.counts import PublishedCounts

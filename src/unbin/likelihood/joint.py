@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import block_of_rows
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.likelihood.counts import PublishedCounts

@@ -28,8 +28,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.counts import bins_holding
 from unbin.likelihood.joint import JointProblem, JointSums, add_to, partitions_of

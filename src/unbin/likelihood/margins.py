@@ -27,8 +27,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import BinArray, FloatArray, IntArray
 
 _TOL = 1e-9

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._linalg import like
 from unbin._typing import FloatArray
 from unbin.likelihood.law import Law

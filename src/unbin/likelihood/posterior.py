@@ -27,9 +27,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import block_of_rows, spans_of
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.families import Family
 from unbin.families.coordinates import Coordinates

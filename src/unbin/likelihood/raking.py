@@ -23,9 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import Span, spans_of
+from unbin._compiling import inner, njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import ParameterError
 from unbin.families import Family
@@ -370,7 +370,7 @@ def _rake(q, people, start, count, known):  # type: ignore[no-untyped-def]
     return met
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(nogil=True, error_model="numpy")
 def _column_sums(rows, people, scale, out):  # type: ignore[no-untyped-def]
     """Return Σ_i w_i log Σ_k rows_ik scale_k, and write sums of the scaled, normalised columns."""
     n, n_bins = rows.shape
@@ -386,7 +386,7 @@ def _column_sums(rows, people, scale, out):  # type: ignore[no-untyped-def]
     return value
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(nogil=True, error_model="numpy")
 def _newton_step(rows, people, scale, gap):  # type: ignore[no-untyped-def]
     """Return the Newton step in λ = log scale for columns that miss their counts by ``gap``."""
     n, n_bins = rows.shape
@@ -407,7 +407,7 @@ def _newton_step(rows, people, scale, gap):  # type: ignore[no-untyped-def]
     return np.linalg.solve(hessian, gap)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@inner(nogil=True, error_model="numpy")
 def _rake_block(rows, people, count):  # type: ignore[no-untyped-def]
     """Scale the columns of one block until they meet ``count``; True if they do."""
     n_bins, tol = rows.shape[1], max(_TOL, _ROUNDING * count.sum())

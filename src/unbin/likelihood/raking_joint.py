@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numba import njit
 
 from unbin._blocks import Span, block_of_rows, segment_start, spans_of
+from unbin._compiling import njit
 from unbin._typing import BinArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family, Interval

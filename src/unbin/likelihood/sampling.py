@@ -30,8 +30,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._linalg import JITTER
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families.coordinates import Coordinates

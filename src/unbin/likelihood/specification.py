@@ -36,9 +36,9 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
-from numba import njit
 from scipy.special import chdtrc, fdtrc
 
+from unbin._compiling import njit
 from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.law import Law

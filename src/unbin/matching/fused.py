@@ -8,8 +8,8 @@ X is read once. Sums are formed in an order that depends on the blocks alone.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.families.compiled import divergence_of, mean_at

@@ -14,8 +14,8 @@ The divergence does not appear, so neither does the family.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, KeyArray
 from unbin.matching.bounds import RankBounds
 from unbin.matching.select import assign_runs

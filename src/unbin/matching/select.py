@@ -13,7 +13,8 @@ whether that happened.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from unbin._compiling import njit
 
 _LANES = 8
 """Numbers in the widest vectors of a processor."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds

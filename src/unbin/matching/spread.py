@@ -14,9 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray, KeyArray
 from unbin.families import BregmanFamily
 from unbin.matching.bounds import RankBounds

@@ -21,8 +21,8 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import inner, njit
 from unbin._typing import FloatArray
 from unbin.rows.lanes import EIGHT, add_eight, combine_eight
 from unbin.rows.products import LANES, products, up
@@ -167,7 +167,7 @@ def table_sums(  # type: ignore[no-untyped-def]
         _clear(by_square, low, n)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _predict(memory, first, step, theta, offset, weights, row, eta, people):  # type: ignore[no-untyped-def]
     """Write eta, and the people that rows stand for, of the rows from ``row`` on."""
     n = len(eta)
@@ -202,7 +202,7 @@ def _interpolate(place, share, point, weight):  # type: ignore[no-untyped-def]
         weight[i, 7] = _INVERSE[7] * (abcd * e * f * g)
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _gather(memory, row, step, d, people, point, weight, held, squares):  # type: ignore[no-untyped-def]
     """Add rows, 1 and x times their people, to the points around them."""
     n_points = held.shape[1]
@@ -224,7 +224,7 @@ def _gather(memory, row, step, d, people, point, weight, held, squares):  # type
                 place += step
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _average(points, b, low, n, out):  # type: ignore[no-untyped-def]
     """Write the functions at n points from ``low`` on, averaged over the moves of a block."""
     at, weight = np.zeros(1, np.int64), np.zeros((1, EIGHT))
@@ -240,7 +240,7 @@ def _average(points, b, low, n, out):  # type: ignore[no-untyped-def]
                     out[k, low + g] += weight[0, p] * values[g]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _look_up(  # type: ignore[no-untyped-def]
     points, start, b, row, end, eta, place, point, weight, f, out
 ):
@@ -266,7 +266,7 @@ def _look_up(  # type: ignore[no-untyped-def]
             out[k, i] = f[i, k]
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _copy(memory, row, step, d, people, x, squares):  # type: ignore[no-untyped-def]
     """Copy rows, 1 and x times their people, and fill up with zeros."""
     n = len(people)
@@ -282,7 +282,7 @@ def _copy(memory, row, step, d, people, x, squares):  # type: ignore[no-untyped-
     _clear(squares, n, up(n, LANES) - n)
 
 
-@njit(cache=True, nogil=True)
+@inner(nogil=True)
 def _clear(values, first, n):  # type: ignore[no-untyped-def]
     """Set some columns to 0."""
     for j in range(len(values)):
@@ -290,7 +290,7 @@ def _clear(values, first, n):  # type: ignore[no-untyped-def]
             values[j, i] = 0.0
 
 
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+@inner(nogil=True, fastmath=True, error_model="numpy")
 def _finish(  # type: ignore[no-untyped-def]
     f, skip, x, squares, low, n, n_bins, covariance, level, found, b, sums
 ):

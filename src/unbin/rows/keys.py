@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray, KeyArray
 
 HASH_START = np.uint64(14695981039346656037)

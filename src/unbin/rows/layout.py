@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.rows.keys import HASH_START, Keys, mixed
 from unbin.rows.parts import LocalParts

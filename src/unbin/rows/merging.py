@@ -7,14 +7,15 @@ sums over these, weighted. A sum is the same whichever way it is made, up to rou
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from unbin._compiling import njit
 from unbin._typing import IntArray
 from unbin.rows.design import Design, over_rows
-from unbin.rows.rows import Rows, aligned_copy
+from unbin.rows.rows import Rows, aligned_copy, mixed
 
 _PAYS = 0.5
 """Rows that are left, as a share, at most: else sums are not much faster."""
@@ -104,14 +105,12 @@ def _likely(rows: Rows) -> bool:
     ends = np.minimum(starts + each, rows.start[1:][::step])
     chosen = np.concatenate([[0], np.cumsum(ends - starts)])
     picked = np.arange(chosen[-1]) + np.repeat(starts - chosen[:-1], ends - starts)
-    sample = replace(
-        rows,
-        matrix=rows.matrix[picked],
-        offset=rows.offset[picked],
-        key=rows.key[picked],
-        others=tuple(codes[picked] for codes in rows.others),
-    )
-    return _different(sample, chosen, int(_LIKELY * len(picked))) is not None
+    words = [rows.key[picked], (rows.offset[picked] + 0.0).view(np.uint64)]
+    words += [codes[picked].astype(np.uint64) for codes in rows.others]
+    block = np.repeat(np.arange(len(starts), dtype=np.uint64), ends - starts)
+    # not compiled: most people's features are not repeated, and nothing else is needed then
+    keys = reduce(mixed.py_func, words, block)
+    return len(np.unique(keys)) <= _LIKELY * len(picked)
 
 
 def _different(
@@ -125,28 +124,36 @@ def _different(
     first, place = np.empty(most + 1, np.int64), np.empty(n, np.int64)
     starts, offset = np.zeros(len(start), np.int64), np.ascontiguousarray(rows.offset)
     size = 1 << int(np.ceil(np.log2(2 * widest)))
+    slots, owner = np.zeros(size, np.int64), np.full(size, -1, np.int64)
     found = _group(
-        rows.matrix.T, offset, np.asarray(rows.key), others, start, size, most, first, place, starts
+        rows.matrix.T,
+        offset,
+        np.asarray(rows.key),
+        others,
+        start,
+        slots,
+        owner,
+        first,
+        place,
+        starts,
     )
     return None if found < 0 else (first[:found], place, starts)
 
 
 @njit(cache=True, nogil=True)
-def _group(columns, offset, key, others, start, size, most, first, place, starts):  # type: ignore[no-untyped-def]
+def _group(columns, offset, key, others, start, slots, owner, first, place, starts):  # type: ignore[no-untyped-def]
     """Write the different rows of each block and return how many there are, -1 if too many.
 
-    A table of ``size`` slots, a power of 2, is shared by all blocks: a slot of an earlier block is
+    A table of slots, a power of 2 of them, is shared by all blocks: a slot of an earlier block is
     as good as empty.
     """
-    slots, owner = np.zeros(size, np.int64), np.full(size, -1, np.int64)
-    mask, n_found = np.uint64(size - 1), 0
+    mask, most, n_found = np.uint64(len(slots) - 1), len(first) - 1, 0
     for b in range(len(start) - 1):
         starts[b] = n_found
         for i in range(start[b], start[b + 1]):
             slot = key[i]
             for t in range(len(others)):
-                slot = (slot ^ np.uint64(others[t, i])) * np.uint64(1099511628211)
-                slot ^= slot >> np.uint64(29)
+                slot = mixed(slot, np.uint64(others[t, i]))
             slot = slot & mask
             while owner[slot] == b:
                 if _same(columns, offset, key, others, first[slots[slot]], i):

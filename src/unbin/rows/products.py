@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from unbin._compiling import njit
 
 _TILE = 256
 """Rows whose products are formed at a time."""

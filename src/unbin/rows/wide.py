@@ -12,10 +12,10 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numba import njit
 from scipy import sparse
 
 from unbin._blocks import segment_start, spans_of
+from unbin._compiling import njit
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import DomainError, EngineError, ParameterError
 from unbin.rows.design import Design
