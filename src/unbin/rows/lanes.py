@@ -15,6 +15,7 @@ from numba.extending import intrinsic
 EIGHT = 8
 _VECTOR = ir.VectorType(ir.DoubleType(), EIGHT)
 _FUSED = ("contract",)
+_intrinsic: Any = intrinsic  # what it makes is called without the first argument
 
 
 def _load(context: Any, builder: Any, kind: Any, array: Any, first: Any) -> Any:
@@ -35,7 +36,7 @@ def _repeated(builder: Any, number: Any) -> Any:
     return builder.shuffle_vector(one, nothing, mask)
 
 
-@intrinsic  # type: ignore[misc]
+@_intrinsic
 def add_eight(typing, out, at, values, first, factor):  # type: ignore[no-untyped-def]
     """Add ``factor * values[first + p]`` to ``out[at + p]``, p = 0 … 7; arrays as if flat."""
 
@@ -52,7 +53,7 @@ def add_eight(typing, out, at, values, first, factor):  # type: ignore[no-untype
     return types.none(out, types.intp, values, types.intp, types.float64), generate
 
 
-@intrinsic  # type: ignore[misc]
+@_intrinsic
 def combine_eight(typing, out, at, values, first, step, factors, i):  # type: ignore[no-untyped-def]
     """Add Σ_r factors[i + r] values[first + r step + p], r = 0 … 7, to ``out[at + p]``."""
 

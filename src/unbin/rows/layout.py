@@ -204,6 +204,7 @@ def _by_block(codes: IntArray) -> tuple[IntArray, IntArray, Any]:
     n = len(codes)
     n_codes = int(codes.max(initial=-1)) + 1
     kind: Any = np.int32 if n < (1 << 31) - 1 else np.int64
+    edges: Any
     if (codes[1:] >= codes[:-1]).all():
         edges, order = np.searchsorted(codes, np.arange(n_codes + 1)), np.arange(n, dtype=kind)
     else:

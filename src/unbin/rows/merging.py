@@ -15,7 +15,8 @@ import numpy as np
 from unbin._compiling import njit
 from unbin._typing import IntArray
 from unbin.rows.design import Design, over_rows
-from unbin.rows.rows import Rows, aligned_copy, mixed
+from unbin.rows.keys import mixed
+from unbin.rows.rows import Rows, aligned_copy
 
 _PAYS = 0.5
 """Rows that are left, as a share, at most: else sums are not much faster."""
