@@ -86,24 +86,24 @@ def normal_bins(
     """
     low, high = as_rows(lower), as_rows(upper)
     edges, first, last = share_edges(low, high)
-    q, d_eta, d_log_sigma = _normal_bins(eta, edges, first, last, low < high, 1.0 / sigma)
+    holds = low < high
+    found = _normal_bins(eta, edges, first, last, holds, holds.all(axis=0), 1.0 / sigma)
+    q, d_eta, d_log_sigma = found
     return q, d_eta, d_log_sigma
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
-def _normal_bins(eta, edges, first, last, holds, inverse):  # type: ignore[no-untyped-def]
+def _normal_bins(eta, edges, first, last, holds, all_hold, inverse):  # type: ignore[no-untyped-def]
     """Work through tiles of rows, edge by edge and bin by bin, so that loops run along rows."""
     n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
     # one block: the allocator keeps it from call to call; rows are last in it, and first outside
     block = np.empty((3, k_bins, n))
     shape = (n_edges, TILE)
     a, tail, f = np.empty(shape), np.empty(shape), np.empty(shape)
-    shared, all_hold = len(edges) == 1, np.empty(k_bins, np.bool_)
-    for k in range(k_bins):
-        all_hold[k] = holds[:, k].all()
-    if shared:  # nothing lies beyond an open end
-        for e in range(n_edges):
-            a[e], tail[e], f[e] = min(max(edges[0, e], -_FAR), _FAR), 0.0, 0.0
+    shared = len(edges) == 1
+    for e in range(n_edges if shared else 0):  # nothing lies beyond an open end
+        for i in range(TILE):
+            a[e, i], tail[e, i], f[e, i] = min(max(edges[0, e], -_FAR), _FAR), 0.0, 0.0
     for low in range(0, n, TILE):
         size = min(TILE, n - low)
         for e in range(n_edges):

@@ -253,10 +253,12 @@ def thin(problem: Problem) -> Problem:
     kept_people = np.add.reduceat(weights, start[:-1])
     weights *= np.repeat(design.people / kept_people, kept)
 
+    means = design.block_means
+
     def keep(j: int) -> None:
         values = whole.matrix[:, j].take(rows)
         mean = np.add.reduceat(values * weights, start[:-1]) / design.people
-        matrix[:, j] = values + np.repeat(design.block_means[:, j] - mean, kept)
+        matrix[:, j] = values + np.repeat(means[:, j] - mean, kept)
 
     columns = LocalParts(range(matrix.shape[1]), design.n_threads)
     for _ in columns.stream(keep):

@@ -38,7 +38,6 @@ from functools import reduce
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from unbin._compiling import njit
 from unbin._linalg import inverse_form, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.law import Law
@@ -286,29 +285,16 @@ def check_sums(rows: Rows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]
 def power_sums(rows: Rows) -> FloatArray:
     """Return Σ 1, Σ x, Σ x², Σ x³ and Σ x⁴ over people, (5, d)."""
     total = np.zeros((5, rows.matrix.shape[1]))
-    _add_powers(rows.matrix.T, rows.people(), total)
+    for tile in rows.tiles():
+        x = rows.matrix[tile]
+        square = x * x
+        once, twice = rows.weighed(x, tile), rows.weighed(square, tile)
+        total[0] += rows.weighed(np.ones(len(x)), tile).sum()
+        total[1] += once.sum(axis=0)
+        total[2] += twice.sum(axis=0)
+        total[3] += np.einsum("ij,ij->j", twice, x)
+        total[4] += np.einsum("ij,ij->j", twice, square)
     return total
-
-
-@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
-def _add_powers(columns, weights, total):  # type: ignore[no-untyped-def]
-    """Add Σ 1, Σ x, Σ x², Σ x³ and Σ x⁴ over people, column by column."""
-    n = columns.shape[1]
-    for j in range(len(columns)):
-        zero, one, two, three, four = 0.0, 0.0, 0.0, 0.0, 0.0
-        for i in range(n):
-            w = weights[i] if len(weights) else 1.0
-            x = columns[j, i]
-            zero += w
-            one += w * x
-            two += w * x * x
-            three += w * x * x * x
-            four += w * x * x * x * x
-        total[0, j] += zero
-        total[1, j] += one
-        total[2, j] += two
-        total[3, j] += three
-        total[4, j] += four
 
 
 @dataclass(frozen=True, slots=True)

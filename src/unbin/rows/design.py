@@ -14,17 +14,22 @@ from typing import Any, TypeVar
 import numpy as np
 
 from unbin._blocks import spans_of
+from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
 from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, kernel
+from unbin.rows.rows import Rows, flat_columns, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
 _TILE_ROWS = 1 << 15
 """Rows of such a part."""
+_LARGE = 1 << 18
+"""Numbers of a part whose sums are worth compiling for."""
+_GRAM_ROWS = 1 << 12
+"""Rows whose cross-products are formed at a time."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
 
@@ -283,21 +288,28 @@ def _rows_in_units(rows: Any, level: float, slope: float) -> Any:
 def gram_sums(
     rows: Rows, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
 ) -> FloatArray:
-    """Return the lower triangle of the weighted cross-products, the intercept's first."""
+    """Return the lower triangle of the weighted cross-products, the intercept's first.
+
+    ``np.dot`` of arrays without gaps leaves the interpreter to other threads; ``@`` does not where
+    its result is small.
+    """
     shift = int(rows.fit_intercept)
     d = rows.matrix.shape[1]
     total = np.zeros((d + shift, d + shift))
-    for tile in rows.tiles():
-        part, w = rows.matrix[tile], rows.weighed(weight(rows.eta(theta, tile)), tile)
-        low = w.min()
-        even = low == w.max()  # constant weights, as for gaussian targets
-        if even or low >= 0:  # the product of a matrix with itself takes half the time
-            level, scaled = (w[0], part) if even else (1.0, part * np.sqrt(w)[:, None])
-            total[shift:, shift:] += level * (scaled.T @ scaled)
+    tiles = rows.tiles(_GRAM_ROWS)
+    space = np.empty(2 * d * (tiles[0].stop if tiles else 0))  # fresh memory would take longer
+    for tile in tiles:
+        part, w = rows.matrix[tile].T, rows.weighed(weight(rows.eta(theta, tile)), tile)
+        left, right = space[: 2 * part.size].reshape(2, d, len(w))
+        root = np.sqrt(np.maximum(w, 0.0))
+        if w.min() >= 0:  # the product of a matrix with itself takes half the time
+            left = right = np.multiply(part, root, out=left)
         else:
-            total[shift:, shift:] += part.T @ (part * w[:, None])
+            left[:], root = part, np.ones(len(w))
+            np.multiply(part, w, out=right)
+        total[shift:, shift:] += np.dot(left, right.T)
         if shift:
-            total[1:, 0] += w @ part
+            total[1:, 0] += np.dot(right, root)
             total[0, 0] += w.sum()
     return np.tril(total)
 
@@ -305,7 +317,31 @@ def gram_sums(
 @kernel
 def row_sums(rows: Rows) -> tuple[FloatArray]:
     """Return the sums of the columns, and last of the offset, by block."""
-    return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
+    if rows.matrix.size < _LARGE:
+        return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
+    sums = np.zeros((len(rows.blocks), rows.matrix.shape[1] + 1))
+    _add_columns(
+        *flat_columns(rows.matrix), rows.offset_or_none(), rows.people(), rows.start, sums
+    )
+    return (sums,)
+
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _add_columns(memory, first, step, offset, weights, start, sums):  # type: ignore[no-untyped-def]
+    """Add up columns, and last the offset, by block (``reduceat`` keeps other threads waiting)."""
+    d = sums.shape[1] - 1
+    for b in range(len(start) - 1):
+        low, n = start[b], start[b + 1] - start[b]
+        for j in range(d + (len(offset) > 0)):
+            values = memory[first + j * step + low :] if j < d else offset[low:]
+            total = 0.0
+            if len(weights):
+                for i in range(n):
+                    total += weights[low + i] * values[i]
+            else:
+                for i in range(n):
+                    total += values[i]
+            sums[b, j] = total
 
 
 @kernel

@@ -125,13 +125,16 @@ def _copy(
 
     Sums about a rough mean lose no digits.
     """
+    space = np.empty((min(_GATHER_ROWS, tile.stop - tile.start), X.shape[1]), X.dtype)
     for low in range(tile.start, tile.stop, _GATHER_ROWS):
         here = slice(low, min(low + _GATHER_ROWS, tile.stop))
         rows = order[here]
         if rows[-1] - rows[0] == len(rows) - 1 and (np.diff(rows) == 1).all():
             part = X[rows[0] : rows[-1] + 1]
-        else:  # take is twice as fast, but copies all of a column-major X first, each time
-            part = np.take(X, rows, axis=0) if X.flags.c_contiguous else X[rows]
+        elif X.flags.c_contiguous:  # into the same memory: fresh memory would take longer
+            part = np.take(X, rows, axis=0, out=space[: len(rows)], mode="clip")
+        else:  # take would copy all of a column-major X first, each time
+            part = X[rows]
         matrix[here] = part
         matrix[here] -= about  # along columns, which is faster than while rows are turned
     part = matrix[tile]

@@ -34,7 +34,13 @@ def accumulate(  # type: ignore[no-untyped-def]
         one[0, i], x[0, i] = 1.0, 1.0
     by_one, by_x = np.empty((1, len(level))), np.empty((size, len(x)))
     by_level = np.empty((size, up(size, 4)))
-    b = np.searchsorted(start, row, side="right") - 1
+    b, after = 0, len(start) - 1  # the block of the first row, by halves
+    while after - b > 1:
+        middle = (b + after) // 2
+        if start[middle] <= row:
+            b = middle
+        else:
+            after = middle
     low = 0
     for tile in range(0, n, _TILE):
         end = min(tile + _TILE, n)
