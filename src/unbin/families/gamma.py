@@ -42,8 +42,8 @@ _TWO_POINT = 0.5 / math.sqrt(3.0)
 _PANEL, _DEGREE = 0.4, 13
 """Width of a panel of the table, over the coefficient of variation or 1, and of what degree its
 polynomials are: right to 1e-13."""
-_DEPTH = 50.0
-"""Tails down to about exp of minus this are in the table."""
+_DEPTH = 745.0
+"""Tails below exp of minus this are 0."""
 _NODES = chebyshev.chebpts1(_DEGREE + 1)
 _TO_CHEBYSHEV = np.linalg.inv(chebyshev.chebvander(_NODES, _DEGREE))
 _TO_POWERS = np.stack(
@@ -224,8 +224,7 @@ class GammaLaw(NamedTuple):
 
     For one shape both multiples of front are smooth functions of log(edge/mean) alone. Each panel
     of that axis has a polynomial for each, in t from -1 to 1, through its values at Chebyshev's
-    points: a few multiplications where sums and fractions take a hundred. Panels reach to tails of
-    about exp(-50).
+    points: a few multiplications where sums and fractions take a hundred.
 
     Attributes
     ----------
@@ -269,10 +268,11 @@ def law_of(shape: float) -> GammaLaw:
 
 
 def _reach(shape: float) -> tuple[float, float]:
-    """Return how far log(edge/mean) goes, down and up, before tails no longer count.
+    """Return how far log(edge/mean) goes, down and up, before tails are 0.
 
     shape (r - 1 - log r), r the ratio, is minus the log of front, but for its scale; what is
-    returned are bounds on the roots. Where x is below the precision one term is the lower sum.
+    returned are bounds on the roots. Where x is below the precision the lower sum is one term, and
+    needs no table.
     """
     depth = _DEPTH / shape
     near = math.sqrt(3 * depth)
