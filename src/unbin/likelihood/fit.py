@@ -50,6 +50,8 @@ SINGULAR = 0.02
 
 _HELD = 1e8
 """Ridge that holds slopes at 0, in units of one person's information on them."""
+_COARSE = 0.05
+"""Gradient of the composite likelihood, in standard errors, that is good enough to predict."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
 
@@ -342,14 +344,18 @@ def solve_quickly(
     """Solve the quasi-score from one start, for fits of which only predictions are wanted.
 
     Where that fails, as for a family that cannot fit, the composite likelihood is maximised: no
-    fit of the family predicts the counts at hand better.
+    fit of the family predicts the counts at hand better. The sums are those of all rows, at most a
+    tenth of a standard error from the root.
     """
     cap = step_scale(problem, free)
     found = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
     if _is_final(problem, found):
         return found
     coarse = thin(problem) if worth_thinning(problem) else problem
-    composite = _composite_fit(coarse, found.free, penalty)
+    second = maximise_composite(coarse, found.free, penalty, tol=_COARSE)
+    sums = score_sums(problem, second.free, penalty)
+    status = Status.COMPOSITE if second.converged else Status.NOT_CONVERGED
+    composite = ScoringResult(second.free, sums, status, second.n_iter, ())
     return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
 
 
