@@ -366,6 +366,27 @@ def test_a_gamma_law_with_next_to_no_shape_is_finite():
     assert model.probability[0, 0] == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.parametrize("overdispersion", [1e-40, 1e-3, 0.5, 1e10])
+def test_beta_binomial_of_many_trials_and_means_near_their_ends(overdispersion):
+    """Terms run over hundreds of powers of ten: they are made smaller together on the way."""
+    m, eta = 900, np.array([-250.0, -3.0, 0.0, 3.0, 250.0])
+    lower, upper = np.array([0.0, 1, 450, 900]), np.array([0.0, 449, 899, 900])
+    family, log_w = BetaBinomial(m), np.log([overdispersion])
+    q = family.bins(eta, lower, upper, log_w).probability
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(q[[0, -1]], np.eye(4)[[0, 3]], atol=1e-15)
+    share = expit(eta[1:-1])[:, None]
+    if overdispersion < 1e-30:
+        law = stats.binom(m, share)
+    else:
+        law = stats.betabinom(m, share / overdispersion, (1 - share) / overdispersion)
+    values = np.arange(m + 1)
+    terms = law.pmf(values)
+    terms /= terms.sum(axis=1, keepdims=True)  # scipy's lose digits where shapes are tiny
+    inside = (values >= lower[:, None]) & (values <= upper[:, None])
+    np.testing.assert_allclose(q[1:-1], terms @ inside.T, rtol=1e-8, atol=1e-12)
+
+
 def test_an_open_bin_out_of_reach_ends():
     for log_mean in (-2.0, 0.0, 1.0, 3.0):
         q = NegativeBinomial().bins(
