@@ -15,10 +15,10 @@ from unbin.likelihood.choice import (
     RIDGES,
     Candidate,
     _choose,
+    _OneTable,
     _scores,
     candidate_families,
 )
-from unbin.likelihood.moments import expected_statistics
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.statistics import published_counts
 from unbin.rows.design import lay_out
@@ -145,22 +145,6 @@ def test_ridges_far_behind_are_given_up_and_the_choice_is_the_same(seed, monkeyp
     np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6)
 
 
-def test_fits_start_from_those_of_their_neighbours(monkeypatch):
-    sim = simulate(4000, 2, 80, between=0.3, random_state=0)
-    target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
-    solved = _solved(monkeypatch)
-    unbin.AggregatedGLM(contextual="auto", alpha=1e-3).fit(sim.X, target)
-    plain, contextual = solved[:5], solved[5:]
-    for before, after in ((plain, plain), (contextual, contextual)):
-        for k in range(4):  # other blocks
-            np.testing.assert_array_equal(after[k + 1][3], before[k][4])
-    _, slopes, _, start, _ = contextual[0]
-    end, width = plain[0][4], slopes - plain[0][1]
-    assert width == 2
-    np.testing.assert_array_equal(start[slopes - width : slopes], 0.0)
-    np.testing.assert_array_equal(np.delete(start, np.arange(slopes - width, slopes)), end)
-
-
 def test_the_largest_ridge_is_not_taken_where_it_was_given_up():
     """Of those that are left the largest is no fit without slopes."""
     rng = np.random.default_rng(0)
@@ -257,7 +241,8 @@ def test_families_are_scored_in_the_bins_they_share():
     thresholds = np.array([-1.0, 1.0, 5.0])
     theta = design.from_coefficients(np.array([0.8]), 0.0) * [0, 1]  # thresholds for an intercept
     free = problem.coordinates.join(theta, thresholds)
-    found = _scores(problem.counts, expected_statistics(problem, free), common)
+    (expected,) = _OneTable(problem).expected(free)
+    found = _scores(problem.counts, expected, common)
     eta = 0.8 * (X[:, 0] - X.mean())
     below = expit(np.subtract.outer(thresholds[:2], eta))
     share = np.stack([below[0], below[1] - below[0], 1 - below[1]])

@@ -7,10 +7,10 @@ first, the larger ridge; and the largest ridge unless the best beats it by two s
 Contextual effects are taken when they raise the score. A choice that is interrupted is made among
 the candidates scored by then.
 
-The most flexible family is tried first, and a candidate that falls far behind the best so far is
-not tried on the blocks that are left (Maron and Moore's racing): one that cannot fit takes longest.
-Fits start from those of their neighbours: of other blocks, of the next larger ridge, without
-contextual effects.
+The most flexible family is tried first, and one that falls far behind the best so far is not tried
+on the blocks that are left (Maron and Moore's racing): a family that cannot fit takes longest. Nor
+is a ridge that falls far behind others of its family.
+Fits start from those of their neighbours: of other blocks, and of the next larger ridge.
 
 References
 ----------
@@ -32,10 +32,10 @@ from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Stage, Status, in_stage
 from unbin.exceptions import FitInterruptedError, ParameterError
 from unbin.families import Family, get_family
-from unbin.families.coordinates import Coordinates
 from unbin.likelihood.counts import PublishedCounts
 from unbin.likelihood.fit import solve_quickly
-from unbin.likelihood.joint import JointProblem, make_joint
+from unbin.likelihood.heldout import count_sums
+from unbin.likelihood.joint import JointProblem, joint_sums, make_joint
 from unbin.likelihood.joint_fit import solve_joint
 from unbin.likelihood.joint_start import Start
 from unbin.likelihood.known import KnownPeople
@@ -55,12 +55,13 @@ from unbin.rows.design import Design
 RIDGES = (0.0, 1e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 1.0, 100.0)
 """Ridges tried, in units of the median variance of the features over that of a gaussian target;
 the last leaves no slope."""
-_TOL = 1e-2
+_TOL = 1e-3
 _MAX_ITER = 15
 _CLEAR = 2.0
 """Standard errors by which slopes have to beat the largest ridge."""
 _BEHIND = 5.0
-"""Standard errors behind the best at which a candidate is given up."""
+"""Standard errors behind the best other at which a family is given up, or a ridge behind the best
+ridge."""
 _ENOUGH = 20
 """Blocks held out before a ridge is given up alone: the errors of fewer are a guess."""
 _OUTRANKED = 3.5
@@ -166,30 +167,24 @@ def choose(
     variance = float(np.median(next(iter(designs.values())).scale ** 2))
     held = [release for release, fold in zip(tables, folds, strict=True) if fold is not None]
     people = np.concatenate([release.n for release in held])
-    scored: dict[tuple[Family, bool], tuple[list[Candidate], FloatArray]] = {}
-    tries, stopped = list(product(families[::-1], designs.items())), False
-    begin: Ends = {}
-    for place, (family, (contextual, design)) in enumerate(tries):
+    candidates: list[Candidate] = []
+    scores = np.zeros((0, len(people)))
+    tries = list(product(families, designs.items()))
+    stopped = False
+    for place, (family, (contextual, design)) in enumerate(tries[::-1]):
         unit = variance / units_of(tables, family).slope ** 2
         ridges = [alpha] if alphas is None else [unit * ridge for ridge in alphas]
         path = _Path.of(design, tables, family, ridges, known.get(contextual))
-        others = np.concatenate(
-            [np.zeros((0, len(people))), *(each for _, each in scored.values())]
-        )
-        stage = Stage(path.name, place, len(tries))
         try:
-            start = begin if (family, not contextual) in scored else {}
-            found, begin = _path_scores(path, folds, others, stage, start)
+            found = _path_scores(path, folds, scores, Stage(path.name, place, len(tries)))
         except (KeyboardInterrupt, FitInterruptedError):
-            if not scored:
+            if not candidates:
                 raise
             stopped = True
             break
-        scored[family, contextual] = [Candidate(family, each, contextual) for each in ridges], found
-    # simplest first, whatever was tried first
-    order = [key for key in product(families, designs) if key in scored]
-    candidates = [each for key in order for each in scored[key][0]]
-    scores = np.concatenate([scored[key][1] for key in order])
+        # simplest first, whatever was tried first
+        candidates = [Candidate(family, ridge, contextual) for ridge in ridges] + candidates
+        scores = np.concatenate([found, scores])
     several = len(tables) > 1 or bool(known)
     chosen, error = _choose(candidates, scores, several=several)
     tried = np.isfinite(scores) @ people
@@ -269,25 +264,22 @@ class _Path:
         """Return the scores of blocks held out (n_ridges, b), and where the fits ended.
 
         Only of the ridges that are ``racing``; NaN of the others. Each fit is started where that of
-        other blocks ended (``begin``), moved as far as that of the next larger ridge was.
+        other blocks ended (``begin``), or else that with the larger ridge.
         """
-        training, coordinates = self.trial.without(held), self.trial.coordinates()
+        training = self.trial.without(held)
         n_held = sum(int(each.sum()) for each in held if each is not None)
         scores, ended = np.full((len(self.ridges), n_held), np.nan), {}
-        free, moved = np.zeros(0) if begin else training.start(), np.zeros(1)
+        free = np.empty(0) if begin else training.start()
         for r in sorted(racing, key=lambda r: -self.ridges[r]):
-            before = _widened(begin[r], coordinates) if begin else free
-            found = training.solve(before + moved, self.ridges[r] * self.unit)
+            found = training.solve(begin.get(r, free), self.ridges[r] * self.unit)
             if found.status is Status.INTERRUPTED:
                 raise FitInterruptedError(
                     "fit: stopped while families and ridges were compared on held-out blocks, got "
                     "no estimate yet; name the family and alpha to skip that"
                 )
             free = ended[r] = found.free
-            moved = free - before if begin else moved
-            each = zip(
-                self.trial.counts(), training.expected(found), self.common, held, strict=True
-            )
+            expected = self.trial.expected(free)
+            each = zip(self.trial.counts(), expected, self.common, held, strict=True)
             scores[r] = np.concatenate(
                 [
                     _scores(counts, mean, bins)[out]
@@ -298,39 +290,30 @@ class _Path:
         return scores, ended
 
 
-def _widened(free: FloatArray, coordinates: Coordinates) -> FloatArray:
-    """Return free parameters with slopes of 0 for contextual columns, where they have none yet."""
-    more, at = coordinates.n_free - len(free), len(free) - coordinates.n_nuisance
-    return np.concatenate([free[:at], np.zeros(more), free[at:]])
-
-
 def _path_scores(
-    path: _Path, folds: Sequence[IntArray | None], others: FloatArray, stage: Stage, begin: Ends
-) -> tuple[FloatArray, Ends]:
-    """Return the held-out score of every block for every ridge, (n_ridges, B).
+    path: _Path, folds: Sequence[IntArray | None], others: FloatArray, stage: Stage
+) -> FloatArray:
+    """Return the held-out score of every block for every ridge, shape (n_ridges, B).
 
     NaN of the blocks that are left when a ridge cannot win any more, or none can; ``others`` (n, B)
-    are the scores of the candidates before. ``begin`` is where the fits without the first blocks
-    start; where they ended is returned as well.
+    are the scores of the candidates before.
     """
     fold = np.concatenate([each for each in folds if each is not None])
     scores, n_folds = np.full((len(path.ridges), len(fold)), np.nan), int(fold.max()) + 1
     complete, racing = others[np.isfinite(others).all(axis=1)], np.arange(len(path.ridges))
-    first: Ends = {}
+    best = complete[complete.sum(axis=1).argmax()] if len(complete) else None
+    ended: Ends = {}
     for k in range(n_folds):
         held = [None if each is None else each == k for each in folds]
         with in_stage(stage.at(k / n_folds)):
-            scores[:, fold == k], begin = path.held_out(held, begin, racing.tolist())
-        first = first or begin
+            scores[:, fold == k], ended = path.held_out(held, ended, racing.tolist())
         done = fold <= k
-        rivals = np.concatenate([complete, scores[racing]])[:, done]
-        best = rivals[rivals.sum(axis=1).argmax()]
-        behind, outranked = _behind(scores[racing][:, done], best)
-        if (behind | outranked).all():
+        own = scores[racing][:, done]
+        if best is not None and np.any(_behind(own, best[done]), axis=0).all():
             break
         if done.sum() >= _ENOUGH:
-            racing = racing[~behind]
-    return scores, first
+            racing = racing[~_behind(own, own[own.sum(axis=1).argmax()])[0]]
+    return scores
 
 
 def _behind(scores: FloatArray, best: FloatArray) -> tuple[BoolArray, BoolArray]:
@@ -356,9 +339,6 @@ class _OneTable:
     def of(cls, design: Design, release: Release, family: Family) -> _OneTable:
         return cls(make_problem(design, release, family))
 
-    def coordinates(self) -> Coordinates:
-        return self.problem.coordinates
-
     def counts(self) -> list[PublishedCounts]:
         return [self.problem.counts]
 
@@ -372,8 +352,15 @@ class _OneTable:
         penalty = ridge_penalty(self.problem, alpha)
         return solve_quickly(self.problem, free, penalty, _TOL, _MAX_ITER)
 
-    def expected(self, found: ScoringResult) -> list[FloatArray]:
-        return [found.sums.mean[:, : self.problem.counts.n_bins]]
+    def expected(self, free: FloatArray) -> list[FloatArray]:
+        theta, nuisance = self.problem.coordinates.split(free)
+        edges = (self.problem.counts.lower, self.problem.counts.upper)
+        parts = self.problem.design.by_block(
+            count_sums, self.problem.family, *edges, theta, nuisance, then=lambda _, sums: sums[0]
+        )
+        found = np.concatenate(list(parts))
+        factor = self.problem.factor
+        return [found if factor is None else found * factor[:, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,9 +368,6 @@ class _SeveralTables:
     """A family tried on several tables of the same people."""
 
     problem: JointProblem
-
-    def coordinates(self) -> Coordinates:
-        return self.problem.first.coordinates
 
     def counts(self) -> list[PublishedCounts]:
         return [table.counts for table in self.problem.tables]
@@ -399,8 +383,9 @@ class _SeveralTables:
         penalty, null = ridge_penalty(self.problem.first, alpha), Start.of(self.problem).null()
         return solve_joint(self.problem, free, penalty, _TOL, _MAX_ITER, null=null)
 
-    def expected(self, found: ScoringResult) -> list[FloatArray]:
-        pairs = zip(found.sums.tables, self.counts(), strict=True)
+    def expected(self, free: FloatArray) -> list[FloatArray]:
+        sums = joint_sums(self.problem, free, np.zeros(len(free)))
+        pairs = zip(sums.tables, self.counts(), strict=True)
         return [own.mean[:, : counts.n_bins] for own, counts in pairs]
 
 

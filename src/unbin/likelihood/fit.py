@@ -344,18 +344,14 @@ def solve_quickly(
     """Solve the quasi-score from one start, for fits of which only predictions are wanted.
 
     Where that fails, as for a family that cannot fit, the composite likelihood is maximised: no
-    fit of the family predicts the counts at hand better. The sums are those of all rows, at most a
-    tenth of a standard error from the root.
+    fit of the family predicts the counts at hand better.
     """
     cap = step_scale(problem, free)
     found = solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
     if _is_final(problem, found):
         return found
     coarse = thin(problem) if worth_thinning(problem) else problem
-    second = maximise_composite(coarse, found.free, penalty, tol=_COARSE)
-    sums = score_sums(problem, second.free, penalty)
-    status = Status.COMPOSITE if second.converged else Status.NOT_CONVERGED
-    composite = ScoringResult(second.free, sums, status, second.n_iter, ())
+    composite = _composite_fit(coarse, found.free, penalty, tol=_COARSE)
     return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
 
 
@@ -379,9 +375,11 @@ def hold_slopes(problem: Problem, penalty: FloatArray) -> tuple[BoolArray, Float
     return slopes, np.where(slopes, _HELD * problem.n_people, penalty)
 
 
-def _composite_fit(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoringResult:
+def _composite_fit(
+    problem: Problem, free: FloatArray, penalty: FloatArray, *, tol: float = 1e-3
+) -> ScoringResult:
     """Maximise the composite likelihood, where S is too close to singular for scoring."""
-    found = maximise_composite(problem, free, penalty)
+    found = maximise_composite(problem, free, penalty, tol=tol)
     status = Status.COMPOSITE if found.converged else Status.NOT_CONVERGED
     sums = score_sums(problem, found.free, penalty)
     return ScoringResult(found.free, sums, status, found.n_iter, ())
