@@ -50,8 +50,6 @@ SINGULAR = 0.02
 
 _HELD = 1e8
 """Ridge that holds slopes at 0, in units of one person's information on them."""
-_COARSE = 0.05
-"""Gradient of the composite likelihood, in standard errors, that is good enough to predict."""
 _FULL_PASSES = 10
 """Passes over the rows of large blocks before a coarse version of the problem is solved first."""
 
@@ -351,7 +349,7 @@ def solve_quickly(
     if _is_final(problem, found):
         return found
     coarse = thin(problem) if worth_thinning(problem) else problem
-    composite = _composite_fit(coarse, found.free, penalty, tol=_COARSE)
+    composite = _composite_fit(coarse, found.free, penalty)
     return max(found, composite, key=lambda each: _penalised(problem, each, penalty))
 
 
@@ -375,11 +373,9 @@ def hold_slopes(problem: Problem, penalty: FloatArray) -> tuple[BoolArray, Float
     return slopes, np.where(slopes, _HELD * problem.n_people, penalty)
 
 
-def _composite_fit(
-    problem: Problem, free: FloatArray, penalty: FloatArray, *, tol: float = 1e-3
-) -> ScoringResult:
+def _composite_fit(problem: Problem, free: FloatArray, penalty: FloatArray) -> ScoringResult:
     """Maximise the composite likelihood, where S is too close to singular for scoring."""
-    found = maximise_composite(problem, free, penalty, tol=tol)
+    found = maximise_composite(problem, free, penalty)
     status = Status.COMPOSITE if found.converged else Status.NOT_CONVERGED
     sums = score_sums(problem, found.free, penalty)
     return ScoringResult(found.free, sums, status, found.n_iter, ())
