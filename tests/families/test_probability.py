@@ -25,6 +25,7 @@ from unbin.families import (
     Ordinal,
     Poisson,
     counts,
+    gamma,
     get_family,
 )
 from unbin.families.counts import long_bins
@@ -334,6 +335,56 @@ def test_gamma_over_dispersions(dispersion):
         lambda t: Gamma().bins(eta, lower, upper, np.array([t])).probability, at, step=1e-3
     )
     np.testing.assert_allclose(model.d_nuisance[0], numeric, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [1e-8, 0.02, 0.7, 1.0, 4.0, 60.0, 1e3, 1e5])
+def test_the_table_of_gamma_tails_is_what_sums_and_fractions_say(shape):
+    law = gamma.law_of(shape)
+    panels = np.linspace(-law.below, len(law.powers) - law.below, 4001) / law.per_unit
+    near = [np.nextafter(law.turn, INF), law.turn, np.nextafter(law.turn, -INF)]
+    at = np.concatenate([law.turn + 1.1 * panels, near, [-INF, INF]])
+    front, tail, by_shape = np.empty((3, len(at)))
+    gamma._fronts(at, law.shape, law.scale, front)
+    gamma._tails(at, front, law, tail, by_shape)
+    for k in np.flatnonzero(front > 0):
+        upper, told = at[k] > law.turn, (shape, law.log_shape_excess, law.steps)
+        factor, slope = gamma._multiples(at[k], upper, *told)
+        assert tail[k] == pytest.approx(front[k] * factor, rel=5e-13)
+        lost = 1e-15 * (1 / shape + shape)  # digits that the sums themselves do not have
+        assert by_shape[k] == pytest.approx(
+            front[k] * slope, rel=1e-12, abs=front[k] * (1e-13 + lost) * (1 + abs(at[k]))
+        )
+    assert not tail[front == 0].any()
+    assert not by_shape[front == 0].any()
+
+
+def test_a_gamma_law_with_next_to_no_shape_is_finite():
+    edges = np.array([0.0, 0.5, 2.0, INF])
+    model = Gamma().bins(np.zeros(1), edges[:-1], edges[1:], np.array([30.0]))
+    assert np.isfinite(model.probability).all()
+    assert np.isfinite(model.d_nuisance).all()
+    assert model.probability[0, 0] == pytest.approx(1.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("overdispersion", [1e-40, 1e-3, 0.5, 1e10])
+def test_beta_binomial_of_many_trials_and_means_near_their_ends(overdispersion):
+    """Terms run over hundreds of powers of ten: they are made smaller together on the way."""
+    m, eta = 900, np.array([-250.0, -3.0, 0.0, 3.0, 250.0])
+    lower, upper = np.array([0.0, 1, 450, 900]), np.array([0.0, 449, 899, 900])
+    family, log_w = BetaBinomial(m), np.log([overdispersion])
+    q = family.bins(eta, lower, upper, log_w).probability
+    np.testing.assert_allclose(q.sum(axis=1), 1.0, rtol=1e-14)
+    np.testing.assert_allclose(q[[0, -1]], np.eye(4)[[0, 3]], atol=1e-15)
+    share = expit(eta[1:-1])[:, None]
+    if overdispersion < 1e-30:
+        law = stats.binom(m, share)
+    else:
+        law = stats.betabinom(m, share / overdispersion, (1 - share) / overdispersion)
+    values = np.arange(m + 1)
+    terms = law.pmf(values)
+    terms /= terms.sum(axis=1, keepdims=True)  # scipy's lose digits where shapes are tiny
+    inside = (values >= lower[:, None]) & (values <= upper[:, None])
+    np.testing.assert_allclose(q[1:-1], terms @ inside.T, rtol=1e-8, atol=1e-12)
 
 
 def test_an_open_bin_out_of_reach_ends():

@@ -102,7 +102,8 @@ def test_a_family_that_cannot_fit_is_given_up(raced, monkeypatch):
 
     monkeypatch.setattr(choice, "solve_quickly", note)
     if not raced:
-        monkeypatch.setattr(choice, "_is_behind", lambda *_: False)
+        monkeypatch.setattr(choice, "_BEHIND", 1e300)
+        monkeypatch.setattr(choice, "_OUTRANKED", 1e300)
     model = unbin.AggregatedGLM("auto").fit(sim.X, target)
     assert model.family_ == "negative-binomial"
     assert tried.count("negative-binomial") == tried.count("ordinal") == 5
@@ -110,6 +111,50 @@ def test_a_family_that_cannot_fit_is_given_up(raced, monkeypatch):
     assert model.selection_.family == ("poisson", "negative-binomial", "ordinal")
     assert np.isfinite(model.selection_.score).all()
     assert np.isfinite(model.selection_.error).all()
+
+
+def _solved(monkeypatch):
+    """Note family, number of slopes, ridge and start of every fit that is made to choose."""
+    solved, solve = [], choice.solve_quickly
+
+    def note(problem, free, penalty, *args):
+        slopes = problem.coordinates.n_slopes
+        found = solve(problem, free, penalty, *args)
+        solved.append((problem.family.name, slopes, penalty.max(), free, found.free))
+        return found
+
+    monkeypatch.setattr(choice, "solve_quickly", note)
+    return solved
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_ridges_far_behind_are_given_up_and_the_choice_is_the_same(seed, monkeypatch):
+    sim = simulate(4000, 3, 100, between=0.3, random_state=seed)
+    target = unbin.aggregate(sim.y, sim.blocks, 5).align(sim.blocks)
+    solved, models, times = _solved(monkeypatch), [], []
+    for enough in (choice._ENOUGH, 10**9):  # with the rule, and without
+        monkeypatch.setattr(choice, "_ENOUGH", enough)
+        models.append(unbin.AggregatedGLM(alpha="held-out").fit(sim.X, target))
+        times.append([each[2] for each in solved])
+        solved.clear()
+    raced, whole = (model.selection_ for model in models)
+    assert len(times[0]) < len(times[1]) == 5 * len(RIDGES)
+    assert times[0].count(max(times[0])) < 5  # the largest
+    assert raced.chosen == whole.chosen
+    assert raced.score[raced.chosen] == pytest.approx(whole.score[whole.chosen], abs=1e-5)
+    np.testing.assert_allclose(models[0].coef_, models[1].coef_, rtol=1e-6)
+
+
+def test_the_largest_ridge_is_not_taken_where_it_was_given_up():
+    """Of those that are left the largest is no fit without slopes."""
+    rng = np.random.default_rng(0)
+    best = rng.normal(size=40)
+    scores = np.stack([best - 5.0, best - rng.normal(0.1, 1.0, 40), best])
+    scores[0, 20:] = np.nan
+    candidates = [Candidate(get_family("gaussian"), alpha, False) for alpha in (100.0, 1.0, 0.0)]
+    winner, _ = _choose(candidates, scores, several=False)
+    near = (best - scores[1]).sum() <= np.sqrt(40) * (best - scores[1]).std(ddof=1)
+    assert candidates[winner].alpha == (1.0 if near else 0.0)
 
 
 @pytest.mark.parametrize(
@@ -123,8 +168,8 @@ def test_a_family_that_cannot_fit_is_given_up(raced, monkeypatch):
 )
 def test_far_behind_is_by_standard_errors_or_in_every_block(gap, behind):
     best = np.zeros(20)
-    assert choice._is_behind(best - gap[None], best) is behind
-    assert not choice._is_behind(np.stack([best - gap, best]), best)  # another ridge is not
+    found = np.any(choice._behind(np.stack([best - gap, best]), best), axis=0)
+    assert found.tolist() == [behind, False]
 
 
 def test_overdispersed_counts_are_not_called_poisson():

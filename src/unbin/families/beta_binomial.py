@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-from scipy.special import expit, gammaln, logit
+from scipy.special import expit, logit
 
-from unbin._compiling import inner, njit
+from unbin._compiling import njit
 from unbin._typing import FloatArray
 from unbin.families.base import (
     LARGEST_ETA,
@@ -25,6 +25,8 @@ from unbin.families.counts import integers_of_bins
 
 _FAR_LOG = 100.0
 """Log of a dispersion beyond which all trials of a person go the same way, or are independent."""
+_LARGE = 1e150
+"""Terms are made smaller together when one exceeds this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,53 +108,55 @@ class BetaBinomial(Family):
         """Return q, dq/d eta, dq/d log w and the sum of j P(y = j) of each bin, each (n, K)."""
         m = self.n_trials
         low, high = integers_of_bins(lower, np.minimum(upper, m))
-        j = np.arange(m + 1)
-        log_choose = gammaln(m + 1) - gammaln(j + 1) - gammaln(m - j + 1)
         eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
-        q, d_eta, d_log_w, total = _beta_binomial_bins(
-            expit(eta),
-            expit(-eta),
-            low,
-            high,
-            exp_within(nuisance[0], -_FAR_LOG, _FAR_LOG),
-            log_choose,
-        )
+        w = exp_within(nuisance[0], -_FAR_LOG, _FAR_LOG)
+        q, d_eta, d_log_w, total = _beta_binomial_bins(expit(eta), expit(-eta), low, high, w, m)
         return q, d_eta, d_log_w, total
 
 
-@inner(nogil=True)
-def _fill_terms(yes, no, w, log_choose, p, score, score_w):  # type: ignore[no-untyped-def]
-    """Fill P(y = j), d log P/d eta and d log P/d log w for j = 0, ..., m."""
+@njit(cache=True, nogil=True, error_model="numpy")
+def _fill_terms(yes, no, w, shared, inverse, p, score, score_w):  # type: ignore[no-untyped-def]
+    """Fill P(y = j), d log P/d eta and d log P/d log w for j = 0, ..., m.
+
+    Each P is a multiple of the one before; they add up to 1. ``shared`` is the sum of i/(1 + w i),
+    and ``inverse`` (m,) is worked in.
+    """
     m = len(p) - 1
-    log_p, slope, slope_w = 0.0, 0.0, 0.0
+    slope, slope_w = 0.0, -shared
     for i in range(m):  # all trials fail
-        top, bottom = no + w * i, 1 + w * i
-        log_p += math.log(top / bottom)
-        slope -= 1 / top
-        slope_w += i / top - i / bottom
+        inverse[i] = 1 / (no + w * i)
+        slope -= inverse[i]
+        slope_w += i * inverse[i]
+    value, total = 1.0, 0.0
     for j in range(m + 1):
-        p[j] = math.exp(log_p + log_choose[j])
-        score[j] = yes * no * slope
-        score_w[j] = w * slope_w
+        p[j], score[j], score_w[j] = value, yes * no * slope, w * slope_w
+        total += value
         if j < m:  # one more success, one failure less
-            success, failure = yes + w * j, no + w * (m - j - 1)
-            log_p += math.log(success / failure)
-            slope += 1 / success + 1 / failure
-            slope_w += j / success - (m - j - 1) / failure
+            success, left = yes + w * j, m - j - 1
+            by_success, by_failure = 1 / success, inverse[left]
+            value *= success * by_failure * ((left + 1.0) / (j + 1.0))
+            slope += by_success + by_failure
+            slope_w += j * by_success - left * by_failure
+            if value > _LARGE:
+                value, total = value / _LARGE, total / _LARGE
+                p[: j + 1] /= _LARGE
+    p /= total
 
 
-@njit(cache=True, nogil=True)
-def _beta_binomial_bins(yes, no, lower, upper, w, log_choose):  # type: ignore[no-untyped-def]
+@njit(cache=True, nogil=True, error_model="numpy")
+def _beta_binomial_bins(yes, no, lower, upper, w, m):  # type: ignore[no-untyped-def]
     """Sum the terms of each bin, and j times the probability as well."""
-    n, k_bins, size = len(yes), lower.shape[1], len(log_choose)
+    n, k_bins, shared = len(yes), lower.shape[1], 0.0
     block = np.zeros((4, k_bins, n))  # rows are last in it, and first outside
     q, d_eta, d_log_w, total = block[0].T, block[1].T, block[2].T, block[3].T
-    p, score, score_w = np.empty(size), np.empty(size), np.empty(size)
+    p, score, score_w, inverse = np.empty(m + 1), np.empty(m + 1), np.empty(m + 1), np.empty(m)
+    for i in range(m):
+        shared += i / (1 + w * i)
     for i in range(n):
         row = i if len(lower) > 1 else 0
-        _fill_terms(yes[i], no[i], w, log_choose, p, score, score_w)
+        _fill_terms(yes[i], no[i], w, shared, inverse, p, score, score_w)
         for k in range(k_bins):
-            for j in range(lower[row, k], min(upper[row, k], size - 1) + 1):
+            for j in range(lower[row, k], min(upper[row, k], m) + 1):
                 q[i, k] += p[j]
                 d_eta[i, k] += p[j] * score[j]
                 d_log_w[i, k] += p[j] * score_w[j]

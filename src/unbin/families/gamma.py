@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import lru_cache
+from typing import ClassVar, NamedTuple
 
 import numpy as np
+from numpy.polynomial import chebyshev
 from scipy.special import gammaln, psi
 
 from unbin._compiling import inner, njit
@@ -22,6 +24,7 @@ from unbin.families.base import (
     keep_in_bins,
     share_edges,
 )
+from unbin.families.elementary import SMALLEST_EXPONENT, TILE, exp_below_one
 from unbin.families.links import LogLink
 from unbin.families.normal import NARROW
 from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
@@ -29,13 +32,25 @@ from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torc
 MAX_TERMS = 20_000
 _CHECK_EVERY = 8
 _FARTHEST = 600.0
-"""On a device, ratios of an edge to the mean beyond exp of this are infinite."""
+"""Ratios of an edge to the mean beyond exp of this are infinite."""
 _PRECISION = 1e-17
 _STEPS = 400
 """Terms of the lower sum at least; with twice the shape more it has always settled."""
 _BEYOND = 1.0
 """Roots of the shape above the mean up to which the lower sum, which is faster, is used."""
 _TWO_POINT = 0.5 / math.sqrt(3.0)
+_PANEL, _DEGREE = 0.4, 13
+"""Width of a panel of the table, over the coefficient of variation or 1, and of what degree its
+polynomials are: right to 1e-13."""
+_DEPTH = 745.0
+"""Tails below exp of minus this are 0."""
+_NODES = chebyshev.chebpts1(_DEGREE + 1)
+_TO_CHEBYSHEV = np.linalg.inv(chebyshev.chebvander(_NODES, _DEGREE))
+_TO_POWERS = np.stack(
+    [np.pad(chebyshev.cheb2poly(each), (0, _DEGREE))[_DEGREE::-1] for each in np.eye(_DEGREE + 1)],
+    axis=1,
+)
+"""From values at the nodes to Chebyshev coefficients, and from these to powers, highest first."""
 _LARGEST_SHAPE, _SMALLEST_SHAPE = 1e5, 1e-8
 """Beyond these the dispersion no longer counts; a spread of 0.3 % of the mean is the least."""
 
@@ -126,15 +141,21 @@ def _bins_of_shape(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Return q, dq/d eta and dq/d log shape, each (n, K)."""
     low, high = np.maximum(as_rows(lower), 0.0), as_rows(upper)
+    edges, first, last = share_edges(low, high)
     eta = np.clip(eta, -LARGEST_ETA, LARGEST_ETA)
-    q, d_eta, d_log_shape = _gamma_bins(eta, low, high, shape, *constants(shape), _steps(shape))
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.maximum(edges, 0.0))
+    q, d_eta, d_log_shape = _gamma_bins(eta, edges, logs, first, last, low < high, law_of(shape))
     return q, d_eta, d_log_shape
+
+
+# -- tails over front = x^shape exp(-x)/Gamma(shape), x = shape edge/mean --------------------------
 
 
 def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
     """Return 1/(shape + j) and the sums of these up to j, for the terms of ``_lower_sum``.
 
-    All rows and edges share them, so that no term needs a division.
+    All edges share them, so that no term needs a division.
     """
     step = 1.0 / (shape + np.arange(float(min(MAX_TERMS, _STEPS + int(2 * shape)))))
     return step, np.cumsum(step)
@@ -142,7 +163,7 @@ def _steps(shape: float) -> tuple[FloatArray, FloatArray]:
 
 @inner(nogil=True)
 def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
-    """Return S and d log S/d shape, where P(shape, x) = x^shape exp(-x)/Gamma(shape) S."""
+    """Return S and d log S/d shape, where P(shape, x) = front S."""
     step, harmonic = steps
     term = step[0]
     total, slope = term, term * harmonic[0]
@@ -157,7 +178,7 @@ def _lower_sum(x, steps):  # type: ignore[no-untyped-def]
 
 @inner(nogil=True)
 def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
-    """Return h and d log h/d shape, where Q(shape, x) = x^shape exp(-x)/Gamma(shape) h.
+    """Return h and d log h/d shape, where Q(shape, x) = front h.
 
     The continued fraction of the upper incomplete gamma function by Wallis' recurrence, with the
     derivatives of its tops and bottoms carried along: it divides only where it looks whether it
@@ -190,74 +211,180 @@ def _upper_fraction(shape, x):  # type: ignore[no-untyped-def]
     return h, slope
 
 
-@inner(nogil=True)
-def _edge(y, eta, shape, log_shape_excess, log_scale, steps):  # type: ignore[no-untyped-def]
-    """Return the tail beyond y, whether it is the upper one, -dF/d eta and dF/d log shape."""
-    if y <= 0:
-        return 0.0, False, 0.0, 0.0
-    log_ratio = math.log(y) - eta
-    if y == np.inf or log_ratio > 600:
-        return 0.0, True, 0.0, 0.0
-    ratio = math.exp(log_ratio)
-    x = shape * ratio
-    front = math.exp(shape * (log_ratio - (ratio - 1)) + log_scale)
-    if front == 0:
-        return 0.0, ratio > 1, 0.0, 0.0
-    if x < shape + 1 + _BEYOND * math.sqrt(shape):
-        factor, slope = _lower_sum(x, steps)
-        d_log_shape = front + shape * front * factor * (log_ratio + log_shape_excess + slope)
-        return front * factor, False, front, d_log_shape
-    factor, slope = _upper_fraction(shape, x)
-    d_log_shape = front - shape * front * factor * (log_ratio + log_shape_excess + slope)
-    return front * factor, True, front, d_log_shape
+@njit(cache=True, nogil=True)
+def _multiples(at, upper, shape, log_shape_excess, steps):  # type: ignore[no-untyped-def]
+    """Return a tail and dF/d log shape over front, at log(edge/mean)."""
+    x = shape * math.exp(at)
+    if upper:
+        factor, slope = _upper_fraction(shape, x)
+        return factor, 1 - shape * factor * (at + log_shape_excess + slope)
+    factor, slope = _lower_sum(x, steps)
+    return factor, 1 + shape * factor * (at + log_shape_excess + slope)
 
 
-@inner(nogil=True)
-def _narrow_bin(low, high, eta, shape, log_shape_excess, log_scale):  # type: ignore[no-untyped-def]
+class GammaLaw(NamedTuple):
+    """What all rows and edges share: the shape, and a table of what its tails are made of.
+
+    For one shape both multiples of front are smooth functions of log(edge/mean) alone. Each panel
+    of that axis has a polynomial for each, in t from -1 to 1, through its values at Chebyshev's
+    points: a few multiplications where sums and fractions take a hundred.
+
+    Attributes
+    ----------
+    shape, log_shape_excess, scale : float
+        See ``constants``; the last is the exponential.
+    steps : tuple
+        See ``_steps``.
+    turn : float
+        log(edge/mean) above which the tail is the upper one.
+    below : int
+        How many panels lie below that.
+    per_unit : float
+        How many there are to a unit.
+    powers : (n_panels, degree + 1, 2)
+        Coefficients, that of the highest power first.
+    """
+
+    shape: float
+    log_shape_excess: float
+    scale: float
+    steps: tuple[FloatArray, FloatArray]
+    turn: float
+    below: int
+    per_unit: float
+    powers: FloatArray
+
+
+@lru_cache(maxsize=16)
+def law_of(shape: float) -> GammaLaw:
+    """Tabulate the tails of a shape."""
+    excess, log_scale = constants(shape)
+    steps, width = _steps(shape), _PANEL / math.sqrt(max(shape, 1.0))
+    turn = math.log((shape + 1 + _BEYOND * math.sqrt(shape)) / shape)
+    low, high = _reach(shape)
+    below, above = math.ceil((turn - low) / width), max(math.ceil((high - turn) / width), 0)
+    middle = turn + (np.arange(-below, above) + 0.5) * width
+    points = middle[:, None] + 0.5 * width * _NODES
+    values = _tabulate(points, middle > turn, shape, excess, steps)
+    powers = np.ascontiguousarray(_TO_POWERS @ (_TO_CHEBYSHEV @ values))
+    return GammaLaw(shape, excess, math.exp(log_scale), steps, turn, below, 1 / width, powers)
+
+
+def _reach(shape: float) -> tuple[float, float]:
+    """Return how far log(edge/mean) goes, down and up, before tails are 0.
+
+    shape (r - 1 - log r), r the ratio, is minus the log of front, but for its scale; what is
+    returned are bounds on the roots. Where x is below the precision the lower sum is one term, and
+    needs no table.
+    """
+    depth = _DEPTH / shape
+    near = math.sqrt(3 * depth)
+    low = max(-near if near < 1 else -1 - depth, math.log(_PRECISION / shape))
+    return low, min(math.sqrt(2 * depth), math.log(2 * (1 + depth)))
+
+
+@njit(cache=True, nogil=True)
+def _tabulate(points, upper, shape, log_shape_excess, steps):  # type: ignore[no-untyped-def]
+    """Return the multiples at points (n_panels, k), as (n_panels, k, 2)."""
+    found = np.empty((*points.shape, 2))
+    for p in range(points.shape[0]):
+        for j in range(points.shape[1]):
+            found[p, j, 0], found[p, j, 1] = _multiples(
+                points[p, j], upper[p], shape, log_shape_excess, steps
+            )
+    return found
+
+
+# -- bins ------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _fronts(at, shape, scale, front):  # type: ignore[no-untyped-def]
+    """Write front at log(edge/mean)."""
+    for i in range(len(at)):
+        log_ratio = min(at[i], _FARTHEST)
+        ratio = exp_below_one(max(-abs(log_ratio), SMALLEST_EXPONENT))
+        ratio = ratio if log_ratio < 0 else 1 / ratio
+        depth = shape * (log_ratio - (ratio - 1))
+        front[i] = scale * exp_below_one(max(depth, SMALLEST_EXPONENT))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _tails(at, front, law, tail, by_shape):  # type: ignore[no-untyped-def]
+    """Write the tail beyond log(edge/mean), on the side away from the mean, and dF/d log shape."""
+    powers, n_panels, size = law.powers, law.powers.shape[0], law.powers.shape[1]
+    for i in range(len(at)):
+        place = (at[i] - law.turn) * law.per_unit
+        if -law.below < place <= n_panels - law.below:
+            # a panel has its right end: what is at the turn is below it
+            step = math.ceil(place)
+            panel, t = law.below + int(step) - 1, 2 * (place - step) + 1
+            factor, slope = powers[panel, 0, 0], powers[panel, 0, 1]
+            for j in range(1, size):
+                factor = factor * t + powers[panel, j, 0]
+                slope = slope * t + powers[panel, j, 1]
+        elif front[i] > 0:
+            factor, slope = _multiples(
+                at[i], at[i] > law.turn, law.shape, law.log_shape_excess, law.steps
+            )
+        else:
+            factor, slope = 0.0, 0.0
+        tail[i] = front[i] * factor
+        by_shape[i] = front[i] * slope
+
+
+@njit(cache=True, nogil=True)
+def _narrow_bin(low, high, eta, shape, log_shape_excess, scale):  # type: ignore[no-untyped-def]
     """Return q, dq/d eta and dq/d log shape of a narrow bin, by two points of its density."""
     q, first, second = 0.0, 0.0, 0.0
     half = _TWO_POINT * (high - low)
     for y in (0.5 * (low + high) - half, 0.5 * (low + high) + half):
         log_ratio = math.log(y) - eta
         ratio = math.exp(log_ratio)
-        f = math.exp(shape * (log_ratio - (ratio - 1)) + log_scale) / y * 0.5 * (high - low)
+        f = scale * math.exp(shape * (log_ratio - (ratio - 1))) / y * 0.5 * (high - low)
         q += f
         first += f * shape * (ratio - 1)
         second += f * shape * (log_ratio + 1 - ratio + log_shape_excess)
     return q, first, second
 
 
-@njit(cache=True, nogil=True)
-def _gamma_bins(eta, lower, upper, shape, log_shape_excess, log_scale, steps):  # type: ignore[no-untyped-def]
-    """Return q, dq/d eta and dq/d log shape, each (n, K)."""
-    n, k_bins = len(eta), lower.shape[1]
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def _gamma_bins(eta, edges, logs, first, last, holds, law):  # type: ignore[no-untyped-def]
+    """Return q, dq/d eta and dq/d log shape, each (n, K).
+
+    Works through tiles of rows, edge by edge and bin by bin, so that loops run along rows.
+    """
+    n, k_bins, n_edges = len(eta), len(first), edges.shape[1]
     # one block: the allocator keeps it from call to call; rows are last in it, and first outside
-    block = np.zeros((3, k_bins, n))
-    q, d_eta, d_log_shape = block[0].T, block[1].T, block[2].T
-    for i in range(n):
-        row = i if len(lower) > 1 else 0
-        before, last = (0.0, False, 0.0, 0.0), 0.0
+    block, size = np.empty((3, k_bins, n)), (n_edges, TILE)
+    at, tail, front, by_shape = np.empty(size), np.empty(size), np.empty(size), np.empty(size)
+    shared = len(edges) == 1
+    for begin in range(0, n, TILE):
+        m = min(TILE, n - begin)
+        for e in range(n_edges):
+            for i in range(m):
+                at[e, i] = logs[0 if shared else begin + i, e] - eta[begin + i]
+            _fronts(at[e, :m], law.shape, law.scale, front[e, :m])
+            _tails(at[e, :m], front[e, :m], law, tail[e, :m], by_shape[e, :m])
         for k in range(k_bins):
-            low, high = lower[row, k], upper[row, k]
-            if not low < high:
-                continue
-            if low != last:
-                before = _edge(low, eta[i], shape, log_shape_excess, log_scale, steps)
-            after, last = _edge(high, eta[i], shape, log_shape_excess, log_scale, steps), high
-            if before[1]:
-                mass = before[0] - after[0]
-            elif not after[1]:
-                mass = after[0] - before[0]
-            else:
-                mass = 1 - before[0] - after[0]
-            q[i, k], d_eta[i, k] = mass, before[2] - after[2]
-            d_log_shape[i, k] = after[3] - before[3]
-            if low > 0 and mass < NARROW * max(before[0], after[0]):
-                q[i, k], d_eta[i, k], d_log_shape[i, k] = _narrow_bin(
-                    low, high, eta[i], shape, log_shape_excess, log_scale
-                )
-            before = after
-    return q, d_eta, d_log_shape
+            lo, hi = first[k], last[k]
+            for i in range(m):
+                row = 0 if shared else begin + i
+                below, above = tail[lo, i], tail[hi, i]
+                across = at[lo, i] <= law.turn and at[hi, i] > law.turn
+                mass = 1 - below - above if across else abs(below - above)
+                d_eta = front[lo, i] - front[hi, i]
+                d_log_shape = by_shape[hi, i] - by_shape[lo, i]
+                low, high = edges[row, lo], edges[row, hi]
+                if not holds[row, k]:
+                    mass, d_eta, d_log_shape = 0.0, 0.0, 0.0
+                elif low > 0 and high < np.inf and mass < NARROW * max(below, above):
+                    mass, d_eta, d_log_shape = _narrow_bin(
+                        low, high, eta[begin + i], law.shape, law.log_shape_excess, law.scale
+                    )
+                block[0, k, begin + i], block[1, k, begin + i] = mass, d_eta
+                block[2, k, begin + i] = d_log_shape
+    return block[0].T, block[1].T, block[2].T
 
 
 # -- on a device -----------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ Contextual effects are taken when they raise the score. A choice that is interru
 the candidates scored by then.
 
 The most flexible family is tried first, and one that falls far behind the best so far is not tried
-on the blocks that are left (Maron and Moore's racing): a family that cannot fit takes longest.
+on the blocks that are left (Maron and Moore's racing): a family that cannot fit takes longest. Nor
+is a ridge that falls far behind others of its family.
+Fits start from those of their neighbours: of other blocks, and of the next larger ridge.
 
 References
 ----------
@@ -18,7 +20,7 @@ classification and function approximation. *Advances in Neural Information Proce
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
@@ -58,9 +60,12 @@ _MAX_ITER = 15
 _CLEAR = 2.0
 """Standard errors by which slopes have to beat the largest ridge."""
 _BEHIND = 5.0
-"""Standard errors behind the best at which a family is given up."""
+"""Standard errors behind the best other at which a family is given up, or a ridge behind the best
+ridge."""
+_ENOUGH = 20
+"""Blocks held out before a ridge is given up alone: the errors of fewer are a guess."""
 _OUTRANKED = 3.5
-"""Standard deviations of the signed-rank statistic at which it is too."""
+"""Standard deviations of the signed-rank statistic at which a family is too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +77,8 @@ class Selection:
     family, alpha, contextual : tuple
         The candidates.
     score : (n,)
-        Mean predictive log score of the held-out counts per person; larger is better. Of a family
-        that was given up, of the blocks that were held out by then.
+        Mean predictive log score of the held-out counts per person; larger is better. Of a
+        candidate that was given up, of the blocks that were held out by then.
     error : (n,)
         Standard error of the difference to the best candidate, on the same blocks.
     chosen : int
@@ -208,6 +213,10 @@ def _deal(tables: Sequence[Release], n_splits: int) -> list[IntArray | None]:
     return deal_tables([release.n for release in tables], n_blocks, n_splits)
 
 
+Ends = dict[int, FloatArray]
+"""The free parameters where the fits of some ridges, by their places, ended."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Path:
     """A family with ridges to be tried, from the largest down.
@@ -250,16 +259,18 @@ class _Path:
         return cls(family.name, trial, ridges, units.slope**2, common)
 
     def held_out(
-        self, held: Sequence[BoolArray | None], begin: Mapping[int, FloatArray]
-    ) -> tuple[FloatArray, dict[int, FloatArray]]:
+        self, held: Sequence[BoolArray | None], begin: Ends, racing: Collection[int]
+    ) -> tuple[FloatArray, Ends]:
         """Return the scores of blocks held out (n_ridges, b), and where the fits ended.
 
-        Each fit is started where that of other blocks ended, or else that with the larger ridge.
+        Only of the ridges that are ``racing``; NaN of the others. Each fit is started where that of
+        other blocks ended (``begin``), or else that with the larger ridge.
         """
         training = self.trial.without(held)
+        n_held = sum(int(each.sum()) for each in held if each is not None)
+        scores, ended = np.full((len(self.ridges), n_held), np.nan), {}
         free = np.empty(0) if begin else training.start()
-        scores, ended = [np.empty(0)] * len(self.ridges), {}
-        for r in np.argsort(self.ridges)[::-1].tolist():
+        for r in sorted(racing, key=lambda r: -self.ridges[r]):
             found = training.solve(begin.get(r, free), self.ridges[r] * self.unit)
             if found.status is Status.INTERRUPTED:
                 raise FitInterruptedError(
@@ -276,7 +287,7 @@ class _Path:
                     if out is not None
                 ]
             )
-        return np.stack(scores), ended
+        return scores, ended
 
 
 def _path_scores(
@@ -284,25 +295,29 @@ def _path_scores(
 ) -> FloatArray:
     """Return the held-out score of every block for every ridge, shape (n_ridges, B).
 
-    NaN of the blocks that are left when no ridge can win any more, ``others`` (n, B) being the
-    scores of the candidates before.
+    NaN of the blocks that are left when a ridge cannot win any more, or none can; ``others`` (n, B)
+    are the scores of the candidates before.
     """
     fold = np.concatenate([each for each in folds if each is not None])
     scores, n_folds = np.full((len(path.ridges), len(fold)), np.nan), int(fold.max()) + 1
-    complete = others[np.isfinite(others).all(axis=1)]
+    complete, racing = others[np.isfinite(others).all(axis=1)], np.arange(len(path.ridges))
     best = complete[complete.sum(axis=1).argmax()] if len(complete) else None
-    ended: dict[int, FloatArray] = {}
+    ended: Ends = {}
     for k in range(n_folds):
         held = [None if each is None else each == k for each in folds]
         with in_stage(stage.at(k / n_folds)):
-            scores[:, fold == k], ended = path.held_out(held, ended)
-        if best is not None and _is_behind(scores[:, fold <= k], best[fold <= k]):
+            scores[:, fold == k], ended = path.held_out(held, ended, racing.tolist())
+        done = fold <= k
+        own = scores[racing][:, done]
+        if best is not None and np.any(_behind(own, best[done]), axis=0).all():
             break
+        if done.sum() >= _ENOUGH:
+            racing = racing[~_behind(own, own[own.sum(axis=1).argmax()])[0]]
     return scores
 
 
-def _is_behind(scores: FloatArray, best: FloatArray) -> bool:
-    """Tell whether all candidates are so far behind that further blocks would not change it.
+def _behind(scores: FloatArray, best: FloatArray) -> tuple[BoolArray, BoolArray]:
+    """Mark candidates far behind by standard errors, and by ranks: more blocks would not change it.
 
     A family that rules out what a few blocks show is behind by their scores alone, which have no
     standard error to speak of; ranks (Wilcoxon's) see that it is behind in the others too.
@@ -311,7 +326,7 @@ def _is_behind(scores: FloatArray, best: FloatArray) -> bool:
     total, error = gap.sum(axis=1), _error(gap)
     rank = 1.0 + np.argsort(np.argsort(np.abs(gap), axis=1), axis=1)
     outranked = (np.sign(gap) * rank).sum(axis=1) > _OUTRANKED * np.sqrt((rank**2).sum(axis=1))
-    return bool(((total > _BEHIND * error) | ((total > error) & outranked)).all())
+    return total > _BEHIND * error, (total > error) & outranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,11 +433,14 @@ def _simplest_near_best(
     they tell would be shrunk for nothing, so the ridge is the best one and not the largest near it.
     """
     best = int(which[np.argmax(scores[which].sum(axis=1))])
-    alike = [k for k in which if candidates[k].family.name == candidates[best].family.name]
-    null = max(alike, key=lambda k: candidates[k].alpha)
+    null = max(
+        (k for k, each in enumerate(candidates) if _same_path(each, candidates[best])),
+        key=lambda k: candidates[k].alpha,
+    )
     gain = (scores[best] - scores[null])[None]
+    # where the largest was given up, slopes are clearly better
     if null != best and float(gain.sum()) <= _CLEAR * float(_error(gain)[0]):
-        return int(null)
+        return null
     gap = scores[best] - scores[which]
     near = which[gap.sum(axis=1) <= _error(gap)]
     names = list(dict.fromkeys(candidate.family.name for candidate in candidates))
@@ -433,6 +451,11 @@ def _simplest_near_best(
     return int(
         min(near, key=lambda k: (names.index(candidates[k].family.name), -candidates[k].alpha))
     )
+
+
+def _same_path(one: Candidate, other: Candidate) -> bool:
+    """Tell whether candidates differ in their ridge alone."""
+    return one.family.name == other.family.name and one.contextual == other.contextual
 
 
 def _error(gap: FloatArray) -> FloatArray:

@@ -320,9 +320,7 @@ def row_sums(rows: Rows) -> tuple[FloatArray]:
     if rows.matrix.size < _LARGE:
         return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
     sums = np.zeros((len(rows.blocks), rows.matrix.shape[1] + 1))
-    _add_columns(
-        *flat_columns(rows.matrix), rows.offset_or_none(), rows.people(), rows.start, sums
-    )
+    _add_columns(*flat_columns(rows.matrix), rows.offset_or_none(), rows.people(), rows.start, sums)
     return (sums,)
 
 
