@@ -531,3 +531,18 @@ def test_gaussian_takes_any_log_sigma_a_line_search_tries(log_sigma):
     np.testing.assert_allclose(model.probability.sum(axis=1), 1)
     assert np.isfinite(model.d_eta).all()
     assert np.isfinite(model.d_nuisance).all()
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_few_normal_bins_are_those_of_many(own, monkeypatch):
+    """By NumPy, or compiled: narrow, empty, far and open bins, shared and row by row."""
+    rng = np.random.default_rng(0)
+    eta = np.concatenate([rng.normal(size=50), [-45.0, -8.0, 8.0, 45.0, 1e9]])
+    lower = np.array([-np.inf, -1.0, -1e-5, 1e-5, 2.0, 7.0, 9.0])
+    upper = np.array([-1.0, -1e-5, 1e-5, 2.0, 7.0, 6.0, np.inf])
+    if own:
+        lower, upper = (np.tile(edge, (len(eta), 1)) for edge in (lower, upper))
+    few = normal_bins(eta, lower, upper, 0.7)
+    monkeypatch.setattr("unbin.families.normal._FEW", 0)
+    for found, expected in zip(few, normal_bins(eta, lower, upper, 0.7), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-300)

@@ -12,6 +12,12 @@ from unbin.likelihood.problem import make_problem
 from unbin.likelihood.specification import check_sums
 from unbin.likelihood.start import starting_point
 
+
+@pytest.fixture(autouse=True)
+def few_rows_are_enough(monkeypatch):
+    monkeypatch.setattr(lookup, "_FEWEST", 0)
+
+
 GENERATED_BY = {
     "gaussian": "gaussian",
     "ordinal": "gaussian",
@@ -117,7 +123,7 @@ def test_points_are_close_enough_for_every_family(kind, at):
     assert worst(kind, at, times=8.0) > 1e-9  # and not much closer than need be
 
 
-def test_no_table_where_it_does_not_hold_or_pay():
+def test_no_table_where_it_does_not_hold_or_pay(monkeypatch):
     problem, free = problem_of("gaussian")
     law, design = Law.of(problem), problem.design
     own = replace(law, lower=np.tile(law.lower, (6, 1)), upper=np.tile(law.upper, (6, 1)))
@@ -131,6 +137,8 @@ def test_no_table_where_it_does_not_hold_or_pay():
         assert tabulated(law, design, away).table is None
     few, start = problem_of("gaussian", n_blocks=5, size=20)
     assert tabulated(Law.of(few), few.design, start).table is None
+    monkeypatch.setattr(lookup, "_FEWEST", design.n_rows + 1)
+    assert tabulated(law, design, free).table is None
 
 
 def test_a_fit_is_the_same_with_and_without_tables(monkeypatch):
@@ -146,3 +154,14 @@ def test_a_fit_is_the_same_with_and_without_tables(monkeypatch):
     looked_up = coef()
     monkeypatch.setattr(lookup, "_MOST", 0)
     np.testing.assert_allclose(coef(), looked_up, rtol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "ordinal", "poisson", "gamma"])
+def test_few_rows_are_summed_as_many_are(kind, monkeypatch):
+    """By NumPy, or compiled: the same sums."""
+    problem, free = problem_of(kind, n_blocks=40, size=9)
+    law, rows = Law.of(problem), problem.design.rows
+    plain = check_sums(rows, law, free)
+    monkeypatch.setattr("unbin.likelihood.moments._FEW", 0)
+    for found, expected in zip(plain, check_sums(rows, law, free), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)

@@ -10,7 +10,7 @@ from numpy.polynomial import chebyshev
 from scipy.special import erfcx
 
 from unbin._compiling import njit
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families.base import as_rows, share_edges
 from unbin.families.elementary import TILE, exp_below_one
 from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
@@ -23,6 +23,8 @@ _TWO_POINT = 0.5 / math.sqrt(3.0)
 _ROOT_HALF = math.sqrt(0.5)
 _INV_ROOT_TWO_PI = 1 / math.sqrt(2 * math.pi)
 _CENTRE = 3.75
+_FEW = 1 << 16
+"""Rows times edges up to which NumPy does: compiling takes two seconds."""
 _FAR = 40.0
 """So many standard deviations away nothing is left; it stands for infinity."""
 _FARTHEST = {"torch.float64": 1e150, "torch.float32": 1e18}
@@ -87,9 +89,40 @@ def normal_bins(
     low, high = as_rows(lower), as_rows(upper)
     edges, first, last = share_edges(low, high)
     holds = low < high
+    if len(eta) * edges.shape[1] <= _FEW:
+        return _few_bins(eta, edges, first, last, holds, 1.0 / sigma)
     found = _normal_bins(eta, edges, first, last, holds, holds.all(axis=0), 1.0 / sigma)
     q, d_eta, d_log_sigma = found
     return q, d_eta, d_log_sigma
+
+
+def _few_bins(
+    eta: FloatArray,
+    edges: FloatArray,
+    first: IntArray,
+    last: IntArray,
+    holds: BoolArray,
+    inverse: float,
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return what ``_normal_bins`` does, of so few rows that compiling it does not pay."""
+    a = np.clip((edges - eta[:, None]) * inverse, -_FAR, _FAR)
+    f = np.exp(-0.5 * a * a) * (np.abs(a) < _FAR)
+    tail = 0.5 * f * erfcx(_ROOT_HALF * np.abs(a))
+    f *= _INV_ROOT_TWO_PI
+    (low, high), (below, above) = (a[:, first], a[:, last]), (tail[:, first], tail[:, last])
+    f_low, f_high = f[:, first], f[:, last]
+    q = np.where((low >= 0) | (high <= 0), np.abs(below - above), 1 - below - above) * holds
+    found = q, (f_low - f_high) * inverse * holds, (low * f_low - high * f_high) * holds
+    narrow = holds & (q < NARROW * np.maximum(below, above))
+    if narrow.any():
+        width = ((edges[:, last] - edges[:, first]) * inverse + np.zeros_like(q))[narrow]
+        middle, better = low[narrow] + 0.5 * width, np.zeros((3, len(width)))
+        for at in (middle - _TWO_POINT * width, middle + _TWO_POINT * width):
+            g = 0.5 * width * _INV_ROOT_TWO_PI * np.exp(-0.5 * at * at)
+            better += np.array([g, g * at * inverse, g * (at * at - 1)])
+        for values, changed in zip(found, better, strict=True):
+            values[narrow] = changed
+    return found
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")

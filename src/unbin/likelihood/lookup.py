@@ -20,8 +20,8 @@ from unbin.rows.lanes import EIGHT
 
 _FINE = 30.0
 """Points per standard deviation of the noise: interpolation is then right to 1e-12."""
-_WORTH = 2
-"""Rows per point from which on a table pays."""
+_FEWEST, _WORTH = 1 << 14, 2
+"""Rows, and rows per point, from which on a table pays."""
 _MOST = 1 << 15
 """Points of a table."""
 
@@ -33,7 +33,8 @@ def tabulated(law: Law, design: Design, free: FloatArray) -> Law:
     few for the distance between the smallest and the largest linear predictor. Of means around
     block effects a table does not hold: their variance is no average.
     """
-    if not design.looks_up or law.lower.ndim > 1 or design.sampled:
+    few = design.n_rows < _FEWEST
+    if few or not design.looks_up or law.lower.ndim > 1 or design.sampled:
         return law
     if law.unit is not None and law.effects is not None:
         return law

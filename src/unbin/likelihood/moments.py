@@ -34,6 +34,8 @@ from unbin.rows.rows import Rows, flat_columns, kernel
 
 _TILE_CELLS = 1 << 15
 """Rows times bins worked on at a time: the arrays of a tile stay in the cache."""
+_FEW = 3 << 17
+"""Products of rows up to which NumPy sums them: compiling takes seconds."""
 ALONE = 1e-9
 """1 - Σ w² / (Σ w)² of a block below which it has one row only."""
 
@@ -126,6 +128,8 @@ def moment_sums(rows: Rows, law: Law, free: FloatArray, covariance: bool) -> tup
     """
     if law.table is not None:
         return looked_up(rows, law, free, covariance=covariance)[:3]
+    if few_rows(rows, law):
+        return sums_of_few(rows, law, free, covariance=covariance)[:3]
     d, n_blocks, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     mean = np.zeros((n_blocks, size))
@@ -143,6 +147,37 @@ def moment_sums(rows: Rows, law: Law, free: FloatArray, covariance: bool) -> tup
             place = np.searchsorted(rows.blocks, rows.codes(tile))
             add_sampling(place, model.mean, rows.people(tile), *sampling)
     return mean, slopes, cross, *sampling
+
+
+def few_rows(rows: Rows, law: Law) -> bool:
+    """Tell whether rows are so few that compiling their sums does not pay."""
+    size = law.n_statistics
+    return not rows.sampled and len(rows) * size * (1 + rows.matrix.shape[1] + size) <= _FEW
+
+
+def sums_of_few(
+    rows: Rows, law: Law, free: FloatArray, *, covariance: bool = True, checks: bool = False
+) -> Sums:
+    """Return the sums of each block, of few rows; ``checks``: all of them."""
+    theta, nuisance = law.coordinates.split(free)
+    model = law.rows(rows, slice(0, len(rows)), theta, nuisance, covariance)
+    b, size, d = len(rows.blocks), law.n_statistics, rows.matrix.shape[1]
+    x = np.column_stack([np.ones(len(rows)), rows.matrix])
+    by_x = rows.sums(model.d_eta[:, :, None] * x[:, None, :])
+    by_nuisance = [rows.sums(each)[:, :, None] for each in model.d_nuisance]
+    cross = np.zeros((b, size, size))
+    if covariance:
+        q = model.mean[:, : law.n_bins]
+        cross[:, : law.n_bins, : law.n_bins] = -rows.sums(q[:, :, None] * q[:, None, :])
+        if law.unit is not None:
+            cross[:, law.n_bins] = rows.sums(model.extra)
+    squares, scales = np.zeros((0, size, d)), np.zeros((0, size, d))
+    if checks:
+        squares = rows.sums(model.d_eta[:, :, None] * (x[:, 1:] ** 2)[:, None, :])
+    if checks and len(model.d_nuisance):
+        scales = rows.sums(model.d_nuisance[0][:, :, None] * x[:, None, 1:])
+    slopes = np.concatenate([by_x, *by_nuisance], axis=2)
+    return Sums(rows.sums(model.mean), slopes, cross, squares, scales)
 
 
 def looked_up(

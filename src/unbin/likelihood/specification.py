@@ -51,7 +51,15 @@ from unbin.likelihood.location import (
     slopes_of,
 )
 from unbin.likelihood.lookup import tabulated
-from unbin.likelihood.moments import BlockMoments, finish, looked_up, map_moments, moment_sums
+from unbin.likelihood.moments import (
+    BlockMoments,
+    few_rows,
+    finish,
+    looked_up,
+    map_moments,
+    moment_sums,
+    sums_of_few,
+)
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.quasi_score import (
     Evidence,
@@ -253,8 +261,9 @@ def check_sums(rows: Rows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]
     The last, (b, L, d), is of the first nuisance parameter that is worked out per row; without any
     it has no columns.
     """
-    if law.table is not None:
-        sums = looked_up(rows, law, free, checks=True)
+    if law.table is not None or few_rows(rows, law):
+        sums_of = sums_of_few if law.table is None else looked_up
+        sums = sums_of(rows, law, free, checks=True)
         scales = sums.scales if len(sums.scales) else sums.squares[:, :, :0]
         return *sums[:4], scales
     d, b, size = rows.matrix.shape[1], len(rows.blocks), law.n_statistics

@@ -5,6 +5,7 @@ A hash depends on a row's features and not on its place in X.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,8 @@ class Keys:
             for low in range(0, len(key), _ROWS):
                 here = slice(low, low + _ROWS)
                 rows = np.ascontiguousarray(self.X[self.order[here]] + 0.0)  # -0.0 becomes 0.0
-                _hash_rows(rows.view(np.uint64), np.uint64(self.seed), key[here])
+                first = np.full(len(rows), HASH_START ^ np.uint64(self.seed))
+                key[here] = reduce(mixed.py_func, rows.view(np.uint64).T, first)
             self.known = key
         return self.known if dtype is None else self.known.astype(dtype)
 
@@ -62,13 +64,3 @@ def mixed(h, word):  # type: ignore[no-untyped-def]
     """Mix a word into a hash (FNV-1a on 64-bit words, mixed once per word)."""
     h = (h ^ word) * np.uint64(1099511628211)
     return h ^ (h >> np.uint64(29))
-
-
-@njit(cache=True, nogil=True)
-def _hash_rows(words, seed, out):  # type: ignore[no-untyped-def]
-    """Hash the bits of each row."""
-    for i in range(words.shape[0]):
-        h = HASH_START ^ seed
-        for j in range(words.shape[1]):
-            h = mixed(h, words[i, j])
-        out[i] = h
