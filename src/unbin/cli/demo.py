@@ -44,7 +44,7 @@ class _People:
     @property
     def frame(self) -> object:
         """The features under their names."""
-        return to_frame(dict(zip(FEATURES, self.X.T, strict=True)))
+        return to_frame(dict(zip(FEATURES, self.X.T, strict=True)), "pandas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,8 @@ class _Fits:
 def run(seed: int, output: Path | None = None) -> None:
     """Simulate, publish, fit and print; leave a report in ``output`` or a temporary folder."""
     check_output(output)
-    check_package("demo: its report", "matplotlib", "plots")
+    for package in ("pandas", "matplotlib"):
+        check_package("demo", package, "formulas,plots")
     console = Console(highlight=False, width=100)
     people = _simulate(seed)
     county = aggregate(people.y, people.county, bins=6).align({"county": people.county})

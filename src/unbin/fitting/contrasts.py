@@ -191,7 +191,7 @@ def _is_number(text: str) -> bool:
 
 def _parse(plain: str, slots: list[str], text: str) -> tuple[FloatArray, FloatArray]:
     """Return R and r of a text in plain words, by formulaic's algebra, which evaluates nothing."""
-    check_package("wald_test: a hypothesis in words", "formulaic", "formulas")
+    check_package("wald_test, of a text", "formulaic", "formulas")
     from formulaic.utils.constraints import LinearConstraintParser
 
     plain = _EXPONENT.sub(lambda found: np.format_float_positional(float(found[0])), plain)
