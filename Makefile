@@ -38,7 +38,7 @@ experiments: .venv/installed-dev
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --editable .
+	$(BIN)/python -m pip install --quiet --editable ".[formulas,plots]"
 	@touch $@
 
 .venv/installed-dev: pyproject.toml

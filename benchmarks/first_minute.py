@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
@@ -85,11 +86,20 @@ def write_people(folder: Path) -> list[str]:
     return ["-m", "unbin", "fit", *files, "--formula", "age + income", *further]
 
 
+def required(extra: str = "") -> list[str]:
+    """Return what pyproject.toml asks for, of the package itself or of an extra."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return project["optional-dependencies"][extra] if extra else project["dependencies"]
+
+
 def needed(requirements: list[str]) -> Iterator[Distribution]:
-    """Yield the distributions that some requirements bring, without extras."""
+    """Yield the distributions that some requirements bring; of extras only unbin's own."""
     waiting, seen = [Requirement(text) for text in requirements], set()
     while waiting:
         asked = waiting.pop()
+        if asked.name == "unbin":
+            waiting += [Requirement(text) for extra in asked.extras for text in required(extra)]
+            continue
         here = asked.marker is None or asked.marker.evaluate({"extra": ""})
         if not here or asked.name.lower() in seen:
             continue
@@ -108,9 +118,15 @@ def megabytes(found: Distribution) -> float:
 
 
 def print_sizes() -> None:
-    own = distribution("unbin")
-    sizes = {each.name: megabytes(each) for each in needed(own.requires or [])}
-    print(f"\na plain install: {sum(sizes.values()):.0f} MB in {len(sizes)} packages")
+    kinds = {"a plain install": [], "with formulas": ["formulas"], "with plots": ["plots"]}
+    kinds |= {"with both": ["formulas", "plots"], "with all": ["all"]}
+    print()
+    for what, extras in kinds.items():
+        asked = required() + [text for extra in extras for text in required(extra)]
+        found = [megabytes(each) for each in needed(asked)]
+        print(f"{what:>20} {sum(found):6.0f} MB in {len(found)} packages")
+    print("\nof a plain install")
+    sizes = {each.name: megabytes(each) for each in needed(required())}
     for name, size in sorted(sizes.items(), key=lambda each: -each[1])[:10]:
         print(f"{name:>20} {size:6.0f}")
 

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
+from importlib.util import find_spec
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from unbin.exceptions import ParameterError
+from unbin.exceptions import MissingPackageError, ParameterError
 
 T = TypeVar("T")
+
+
+def check_package(name: str, package: str, extra: str) -> None:
+    """Raise if a package is absent that comes with an extra; call it before any long work."""
+    if find_spec(package) is None:
+        raise MissingPackageError(
+            f"{name}: needs {package}, got none; pip install 'unbin[{extra}]'"
+        )
 
 
 def check_choice(name: str, value: Any, choices: tuple[str, ...]) -> str:

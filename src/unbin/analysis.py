@@ -17,7 +17,7 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
 from unbin.people.columns import gaps, read_column
 from unbin.people.encoding import Encoding
-from unbin.people.formulas import Formula, parse_formula
+from unbin.people.formulas import Formula, check_formulas, parse_formula
 from unbin.people.reading import read_people, with_numbers
 from unbin.release import AggregatedTarget, Release
 from unbin.release.join import JoinedTarget, join
@@ -98,6 +98,7 @@ def glm(
     [1.0]
     """
     check_choice("missing", missing, MISSING)
+    check_formulas()
     parsed = parse_formula(formula)
     published = [(_names(key), _release(table, key)) for key, table in _tables(tables).items()]
     others = [name for name in (weights, offset, observed) if name is not None]

@@ -19,6 +19,7 @@
     ├── EncodingError (ValueError)         people whose columns a formula cannot be read from
     ├── ModelFileError (ValueError)        a file that is not a saved model
     ├── CheckpointError (ValueError)       a file that is not a checkpoint of this fit
+    ├── MissingPackageError (ImportError)  a package that only an extra of unbin installs
     ├── OutputError (OSError)              a file that cannot be written
     ├── DownloadError (OSError)            a public file that did not arrive whole
     ├── FitError (ArithmeticError)         a fit whose numbers ran out of range
@@ -125,6 +126,10 @@ class ModelFileError(UnbinError, ValueError):
 
 class CheckpointError(UnbinError, ValueError):
     """A file does not hold coefficients that this fit can go on from."""
+
+
+class MissingPackageError(UnbinError, ImportError):
+    """What is asked for needs a package that comes with an extra, and is not installed."""
 
 
 class OutputError(UnbinError, OSError):

@@ -11,14 +11,21 @@ import pytest
 from unbin.exceptions import ReadError
 from unbin.people.reading import read_people
 
+LIBRARIES = {"polars": ["polars", "pandas"], "pandas": ["pandas"], "csv": []}
 
-@pytest.mark.parametrize("library", ["polars", "pandas"])
-def test_every_format_gives_the_same_people(library, tmp_path, monkeypatch):
-    if library == "pandas":
-        monkeypatch.setattr(
-            "unbin.people.reading.find_spec",
-            lambda name: None if name == "polars" else find_spec(name),
-        )
+
+@pytest.fixture(params=LIBRARIES)
+def _library(request, monkeypatch):
+    """Leave some libraries that read CSV."""
+    left = LIBRARIES[request.param]
+    monkeypatch.setattr(
+        "unbin.people.reading.find_spec",
+        lambda name: None if name in {"polars", "pandas"}.difference(left) else find_spec(name),
+    )
+
+
+@pytest.mark.usefixtures("_library")
+def test_every_format_gives_the_same_people(tmp_path):
     frame = pl.DataFrame(
         {"id": ["05001", "00", "é[bold]"], "x": [1.5, None, 3.0], "c": ["a", "b,;", None]}
     )
@@ -46,7 +53,7 @@ def test_every_format_gives_the_same_people(library, tmp_path, monkeypatch):
         assert len(people.sha256) == 64
 
 
-@pytest.mark.parametrize("library", ["polars", "pandas"])
+@pytest.mark.usefixtures("_library")
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -60,25 +67,26 @@ def test_every_format_gives_the_same_people(library, tmp_path, monkeypatch):
         (b"\x1f\x8b\x08", "people.csv: must be a whole table in UTF-8 or Parquet, got"),
     ],
 )
-def test_damaged_people_are_refused(library, data, message, tmp_path, monkeypatch):
-    if library == "pandas":
-        monkeypatch.setattr(
-            "unbin.people.reading.find_spec",
-            lambda name: None if name == "polars" else find_spec(name),
-        )
+def test_damaged_people_are_refused(data, message, tmp_path):
     (tmp_path / "people.csv").write_bytes(data)
     with pytest.raises(ReadError) as caught:
         read_people(str(tmp_path / "people.csv"), text=[], columns=["a", "b"])
     assert message in str(caught.value)
 
 
+@pytest.mark.usefixtures("_library")
+def test_quotes_and_short_rows_are_read_alike(tmp_path):
+    (tmp_path / "x.csv").write_text('a,b,c\n"x\ny"," ""q"" ",2\n3\n 4 ,5\n')
+    found = read_people(str(tmp_path / "x.csv"), text=["a", "b"], columns=["a", "b", "c"])
+    assert found.columns["a"].tolist() == ["x\ny", "3", "4"]
+    assert found.columns["b"].tolist() == ['"q"', None, "5"]
+    np.testing.assert_array_equal(found.columns["c"], [2, np.nan, np.nan])
+
+
 def test_people_that_are_not_there(tmp_path, monkeypatch):
     with pytest.raises(ReadError, match=r"x\.csv: must be a file, got no such file"):
         read_people(str(tmp_path / "x.csv"), text=[], columns=["a"])
-    (tmp_path / "x.csv").write_text("a\n1\n")
     monkeypatch.setattr("unbin.people.reading.find_spec", {}.get)
-    with pytest.raises(ReadError, match="reading people needs polars or pandas, got neither"):
-        read_people(str(tmp_path / "x.csv"), text=[], columns=["a"])
     with pytest.raises(ReadError, match=r"queries need duckdb, got none; pip install 'unbin\[sql"):
         read_people("duckdb:SELECT 1", text=[], columns=["a"])
 

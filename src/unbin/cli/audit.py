@@ -10,7 +10,7 @@ import typer
 
 from unbin.cli import options, standing
 from unbin.cli.console import FAILED, progress, reported, say
-from unbin.cli.records import check_output, command_line, write
+from unbin.cli.records import check_report, command_line, write
 
 if TYPE_CHECKING:
     from unbin.people.reading import People
@@ -114,9 +114,11 @@ def audit(
     from unbin.disclosure.inputs import EVERYBODY
     from unbin.disclosure.text import too_much, why_none
     from unbin.people.encoding import Encoding
+    from unbin.people.formulas import check_formulas
 
     plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
-    check_output(output)
+    check_formulas("audit")
+    check_report(output)
     with progress("reading"):
         levels = _levels(people, target, block or [])
         columns = list(dict.fromkeys(chain.from_iterable(levels.values())))

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from unbin._checks import check_package
 from unbin._frames import to_frame
 from unbin._io import make_folder
 from unbin._typing import FloatArray, TextArray
@@ -59,6 +60,8 @@ class _Fits:
 def run(seed: int, output: Path | None = None) -> None:
     """Simulate, publish, fit and print; leave a report in ``output`` or a temporary folder."""
     check_output(output)
+    for package in ("pandas", "matplotlib"):
+        check_package("demo", package, "formulas,plots")
     console = Console(highlight=False, width=100)
     people = _simulate(seed)
     county = aggregate(people.y, people.county, bins=6).align({"county": people.county})

@@ -13,7 +13,7 @@ from unbin.cli import options, standing
 from unbin.cli.console import INTERRUPTED, progress, reported, say
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_reading
-from unbin.cli.records import check_output, command_line, write
+from unbin.cli.records import check_report, command_line, write
 
 if TYPE_CHECKING:
     from unbin._typing import BoolArray, FloatArray
@@ -150,10 +150,11 @@ def fit(
     from unbin.analysis import MISSING
     from unbin.estimator import AggregatedGLM
     from unbin.exceptions import ParameterError
-    from unbin.people.formulas import parse_formula
+    from unbin.people.formulas import check_formulas, parse_formula
 
     if not formula:
         raise _no_formula(people, block)
+    check_formulas("--formula")
     check_choice("--missing", missing, MISSING)
     if write_imputed and output is None:
         raise ParameterError("--write-imputed: needs a folder to write to, got none; add --output")
@@ -178,7 +179,7 @@ def fit(
         n_jobs=jobs,
         checkpoint=checkpoint,
     )
-    check_output(output)
+    check_report(output)
     with progress("reading"):
         tables = open_releases(release, reading, public=public)
         others = [*who.columns, *([] if offset is None else [offset])]

@@ -50,11 +50,14 @@ def predict(
     Example: unbin predict results/model.json people.csv --output predictions.csv
     """
     from unbin._io import csv_text, write_texts
+    from unbin.people.formulas import check_formulas
     from unbin.people.reading import read_people
     from unbin.results.persistence import read_model
 
     saved = read_model(model)
     encoding = saved.encoding
+    if encoding is not None:
+        check_formulas("model: its formula")
     ids = options.block_columns([] if block is None else [block])
     ids += [] if identifier is None else [identifier]
     known = _columns(saved)
@@ -115,5 +118,5 @@ def _features(saved: SavedModel, rows: People) -> Any:
     numbers = with_numbers(rows, set(_columns(saved)).difference(texts))
     if saved.encoding is None:
         columns = {name: as_floats(numbers[name], where=name) for name in _columns(saved)}
-        return to_frame(columns, "pandas")
+        return to_frame(columns)
     return saved.encoding.frame(saved.encoding.encode(numbers))

@@ -51,6 +51,7 @@ def read(
     Example: unbin read communes.xlsx --block "Commune code" --label "Household expenditure"
     --count Households --where Year=2016
     """
+    from unbin._checks import check_package
     from unbin._io import write_texts
     from unbin.exceptions import ParameterError, ReadError
 
@@ -58,6 +59,8 @@ def read(
         raise ParameterError(
             f"--plot: must end in {', '.join(_PICTURES)}, got {plot.name!r}; rename it"
         )
+    if plot is not None:
+        check_package("--plot", "matplotlib", "plots")
     try:
         (release,) = open_releases([table], reading, **({"moe": True} if moe else {}))
     except ReadError as error:

@@ -19,6 +19,15 @@ def check_output(folder: Path | None) -> None:
         check_folder(folder)
 
 
+def check_report(folder: Path | None) -> None:
+    """See that a folder can be written to, and that the report in it can be drawn."""
+    from unbin._checks import check_package
+
+    check_output(folder)
+    if folder is not None:
+        check_package("--output: report.html", "matplotlib", "plots")
+
+
 def write(folder: Path, texts: dict[str, str]) -> str:
     """Write files into a folder, all or none, and return what was written."""
     from unbin._io import make_folder, write_texts

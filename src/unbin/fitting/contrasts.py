@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
+from unbin._checks import check_package
 from unbin._linalg import inverse_form
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
@@ -190,6 +191,7 @@ def _is_number(text: str) -> bool:
 
 def _parse(plain: str, slots: list[str], text: str) -> tuple[FloatArray, FloatArray]:
     """Return R and r of a text in plain words, by formulaic's algebra, which evaluates nothing."""
+    check_package("wald_test, of a text", "formulaic", "formulas")
     from formulaic.utils.constraints import LinearConstraintParser
 
     plain = _EXPONENT.sub(lambda found: np.format_float_positional(float(found[0])), plain)

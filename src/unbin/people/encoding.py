@@ -25,7 +25,7 @@ from unbin.people.columns import (
     read_column,
     refuse_gaps,
 )
-from unbin.people.formulas import Formula, parse_formula, quote
+from unbin.people.formulas import Formula, check_formulas, parse_formula, quote
 
 MAX_COLUMNS = 5000
 MANY = 30
@@ -166,6 +166,7 @@ class Encoding:
         self, values: list[NDArray[Any]], state: dict[str, Any]
     ) -> tuple[FloatArray, dict[str, Any], list[str]]:
         """Return the columns, the state of transforms, and the columns' labels."""
+        check_formulas()
         from formulaic import ModelSpec
         from formulaic.errors import FormulaicError
 

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NoReturn, TypeVar
 
+from unbin._checks import check_package
 from unbin.exceptions import FormulaError
 
 T = TypeVar("T")
@@ -91,6 +92,11 @@ class Formula:
     def categorical_columns(self) -> frozenset[str]:
         """The columns that are inside ``C()``."""
         return frozenset(v.column for v in self.variables if v.categorical)
+
+
+def check_formulas(name: str = "formula") -> None:
+    """Raise if what evaluates formulas is not installed; parsing one needs nothing."""
+    check_package(name, "formulaic", "formulas")
 
 
 def parse_formula(text: str) -> Formula:

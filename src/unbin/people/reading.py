@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -211,8 +212,10 @@ def _csv(
     wanted = [name for name in names if name in columns]
     if not wanted:
         return tuple(names), {}
-    library = _library(path.name)
+    library = _library()
     try:
+        if library is None:
+            return tuple(names), _standard(path, names, wanted, separator, zipped=zipped)
         if library.__name__ == "polars":
             frame = library.read_csv(path, separator=separator, infer_schema=False, columns=wanted)
         else:
@@ -231,6 +234,19 @@ def _csv(
         raise _damaged(path.name, error) from None
     table = nw.from_native(frame, eager_only=True)
     return tuple(names), {name: _stripped(table[name].to_list()) for name in wanted}
+
+
+def _standard(
+    path: Path, names: list[str], wanted: list[str], separator: str, *, zipped: bool
+) -> dict[str, NDArray[Any]]:
+    """Return columns of text as pandas would read them, by the standard library."""
+    opened = gzip.open if zipped else open
+    with opened(path, "rt", encoding="utf-8-sig", newline="") as stream:
+        rows = [row for row in csv.reader(stream, delimiter=separator, strict=True) if row]
+    if max(map(len, rows)) > len(names):
+        raise csv.Error("a row with more cells than the first")
+    columns = dict(zip(names, zip_longest(*rows), strict=True))
+    return {name: _stripped(list(columns[name][1:])) for name in wanted}
 
 
 def _header(path: Path, *, zipped: bool) -> tuple[list[str], str]:
@@ -328,12 +344,12 @@ def _query(source: str, columns: Collection[str]) -> People:
     return _checked(People("duckdb", arrays, tuple(found), sha256), columns)
 
 
-def _library(name: str) -> Any:
-    """Return polars, which is faster, or pandas."""
+def _library() -> Any:
+    """Return polars, which is faster, or pandas; None where there is neither."""
     for library in ("polars", "pandas"):
         if find_spec(library) is not None:
             return import_module(library)
-    raise ReadError(f"{name}: reading people needs polars or pandas, got neither; install one")
+    return None
 
 
 def _damaged(name: str, error: BaseException) -> ReadError:

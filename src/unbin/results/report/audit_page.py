@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from matplotlib import style
-
 from unbin._checks import check_kind, check_texts
 from unbin.disclosure.results import Audit
 from unbin.disclosure.text import (
@@ -18,9 +16,7 @@ from unbin.disclosure.text import (
 )
 from unbin.release.alignment import SMALL
 from unbin.results.report.audit_facts import attack_rows, cell_rows, change_rows, facts, gain_rows
-from unbin.results.report.audit_pictures import draw_audit
-from unbin.results.report.page import NO_INPUTS, template, versions, when
-from unbin.results.report.svg import SETTINGS
+from unbin.results.report.page import NO_INPUTS, check_pictures, template, versions, when
 
 
 def render_audit(
@@ -47,7 +43,11 @@ def render_audit(
     created : datetime or str, optional
     """
     check_kind("audit", audit, Audit, instead="what unbin.audit returned")
-    with style.context(["default", SETTINGS]):
+    check_pictures("report")
+    from unbin.results.report.audit_pictures import draw_audit
+    from unbin.results.report.svg import settings
+
+    with settings():
         pictures = draw_audit(audit)
     return template("audit.html.j2").render(
         title=title,

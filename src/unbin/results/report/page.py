@@ -12,11 +12,10 @@ from types import MappingProxyType
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
-from matplotlib import style
 from sklearn.utils.validation import check_is_fitted
 
 import unbin
-from unbin._checks import check_kind, check_path, check_texts
+from unbin._checks import check_kind, check_package, check_path, check_texts
 from unbin._io import write_texts
 from unbin._typing import ArrayLike
 from unbin.estimator import AggregatedGLM
@@ -33,8 +32,6 @@ from unbin.results.report.facts import (
     table_rows,
     told_by_table,
 )
-from unbin.results.report.pictures import draw
-from unbin.results.report.svg import SETTINGS
 from unbin.results.tables import statistics_of
 
 _LEVEL = 0.95
@@ -82,6 +79,7 @@ def render_report(
     """
     check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
+    check_pictures("report")
     if np.ndim(model.coef_) > 1:
         raise ParameterError(
             "report: needs a model of one target, got several; fit them one by one"
@@ -92,7 +90,10 @@ def render_report(
     statistics = statistics_of(model)
     smallest_of = [smallest_shown(each.to_mask, public) for each in statistics]
     smallest = max(smallest_of, default=smallest_shown(None, public))
-    with style.context(["default", SETTINGS]):
+    from unbin.results.report.pictures import draw
+    from unbin.results.report.svg import settings
+
+    with settings():
         pictures = draw(model, oracle, smallest_of, encoding)
     return template("page.html.j2").render(
         title=title,
@@ -125,6 +126,11 @@ def write_report(path: str | Path, html: str) -> None:
     """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
     text = check_kind("html", html, str, instead="the page that render_report returned")
     write_texts({check_path("path", path): text}, errors="replace")
+
+
+def check_pictures(name: str) -> None:
+    """Raise if what draws the pictures of a page is not installed."""
+    check_package(name, "matplotlib", "plots")
 
 
 def _observed(model: AggregatedGLM, smallest: int) -> str:

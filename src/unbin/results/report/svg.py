@@ -9,9 +9,11 @@ from __future__ import annotations
 import io
 import re
 import warnings
+from contextlib import AbstractContextManager
 from xml.etree import ElementTree
 
 from markupsafe import Markup
+from matplotlib import style
 from matplotlib.axes import Axes
 
 from unbin.results import plots
@@ -30,7 +32,7 @@ _NAMED = {
     plots.PALE: "var(--pale)",
 }
 """Colours that the page names, so that they change with its background."""
-SETTINGS = {
+_SETTINGS = {
     "svg.fonttype": "none",  # text stays text: it can be read aloud, copied and searched
     "svg.hashsalt": "unbin",
     "font.family": "sans-serif",
@@ -40,8 +42,13 @@ SETTINGS = {
 """What figures are drawn and written with, over matplotlib's defaults."""
 
 
+def settings() -> AbstractContextManager[None]:
+    """Return the settings that figures of a page are drawn and written under."""
+    return style.context(["default", _SETTINGS])
+
+
 def inline_svg(ax: Axes, *, name: str, title: str) -> Markup:
-    """Return the figure of ``ax``, drawn under ``SETTINGS``, as an element to place in a page.
+    """Return the figure of ``ax``, drawn under :func:`settings`, as an element to place in a page.
 
     Parameters
     ----------
