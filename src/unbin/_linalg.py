@@ -16,6 +16,8 @@ _MANY = 300
 """Rows from which Cholesky, many times faster, is tried before an eigendecomposition."""
 NOTHING = 1e-290
 """A diagonal below this is no information: divided out of its row and column it would overflow."""
+_LONG = 512
+"""Rows of long matrices that a device multiplies at a time."""
 _FLAT = 1e-10
 """Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
@@ -30,6 +32,15 @@ def like(array: Any, values: FloatArray) -> Any:
     if isinstance(array, np.ndarray):
         return values
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
+
+
+def long_product(a: Any, b: Any) -> Any:
+    """Return aᵀ b of two matrices with many rows; of tensors some at a time, to keep a GPU busy."""
+    if isinstance(a, np.ndarray):
+        return a.T @ b
+    whole = len(a) // _LONG * _LONG
+    left, right = (each[:whole].reshape(-1, _LONG, each.shape[1]) for each in (a, b))
+    return (left.swapaxes(1, 2) @ right).sum(0) + a[whole:].T @ b[whole:]
 
 
 # -- symmetric matrices that may be singular -------------------------------------------------------

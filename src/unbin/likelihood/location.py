@@ -15,10 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 
-from unbin._linalg import solve_scaled
+from unbin._linalg import like, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin.likelihood.counts import representative_values
 from unbin.likelihood.moments import BlockMoments, map_moments
@@ -175,39 +176,39 @@ class LocationPart:
         Σ Σ_b, Σ D_b and Σ P_b D_b.
     """
 
-    scores: FloatArray
-    residual: FloatArray
-    level: FloatArray
-    slope: FloatArray
-    square: FloatArray
-    side: FloatArray
-    covariance: FloatArray
-    derivative: FloatArray
-    kept: FloatArray
+    scores: Any
+    residual: Any
+    level: Any
+    slope: Any
+    square: Any
+    side: Any
+    covariance: Any
+    derivative: Any
+    kept: Any
 
 
 def location_part(
     problem: Problem, said: Evidence, blocks: slice, values: FloatArray, used: BoolArray
 ) -> LocationPart:
-    """Return what some blocks contribute; ``used`` (b, L) marks what was published of them."""
+    """Return what some blocks contribute; ``used`` (b, L) marks what was published of them.
+
+    Of arrays or of tensors.
+    """
     sigma = variance_of(problem, said)
     weight, level = level_weights(sigma, said, values)
-    kept, residual, known = (
-        kept_derivative(problem, said, blocks),
-        said.residual * used,
-        used.any(axis=1),
-    )
-    along = sigma @ weight
+    kept, known = kept_derivative(problem, said, blocks), like(sigma, used.any(axis=1))
+    residual, along = said.residual * like(sigma, used), sigma @ weight
+    einsum = namespace(sigma).einsum
     return LocationPart(
-        scores=np.einsum("blp,bl->bp", weight, residual),
+        scores=einsum("blp,bl->bp", weight, residual),
         residual=residual,
         level=level,
-        slope=np.einsum("blp,blq->pq", weight, kept),
-        square=np.einsum("blp,blq->pq", weight, along),
-        side=along.sum(axis=0).T,
-        covariance=sigma[known].sum(axis=0),
-        derivative=said.derivative[known].sum(axis=0),
-        kept=kept[known].sum(axis=0),
+        slope=einsum("blp,blq->pq", weight, kept),
+        square=einsum("blp,blq->pq", weight, along),
+        side=along.sum(0).T,
+        covariance=einsum("b,blk->lk", known, sigma),
+        derivative=einsum("b,blp->lp", known, said.derivative),
+        kept=einsum("b,blp->lp", known, kept),
     )
 
 
@@ -240,20 +241,22 @@ def located(
     return Location(scores, bread, bread @ model @ bread.T, leverage)
 
 
-def level_weights(
-    variance: FloatArray, said: Evidence, values: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p), and sᵀ D_b/√v_b, (b, p)."""
-    v = np.einsum("bl,blk,bk->b", values, variance, values)
-    spread = np.sqrt(np.where(v > 0, v, np.inf))[:, None]
-    level = np.einsum("bl,blp->bp", values, said.derivative) / spread
+def level_weights(variance: Any, said: Evidence, values: FloatArray) -> tuple[Any, Any]:
+    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p), and sᵀ D_b/√v_b, (b, p).
+
+    Of arrays or of tensors.
+    """
+    xp, values = namespace(variance), like(variance, values)
+    v = xp.einsum("bl,bl->b", values, xp.einsum("blk,bk->bl", variance, values))
+    spread = xp.sqrt(xp.where(v > 0, v, np.inf))[:, None]
+    level = xp.einsum("bl,blp->bp", values, said.derivative) / spread
     return values[:, :, None] * (level / spread)[:, None, :], level
 
 
-def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> FloatArray:
+def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> Any:
     """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
     if not said.hidden.shape[2]:
-        return np.asarray(said.derivative)
+        return said.derivative
     used = left_statistics(problem, blocks)
     root = said.hidden * used[:, :, None]
     variance = masked(variance_of(problem, said), used)

@@ -178,6 +178,10 @@ class Law:
         moves, _ = effect_points(float(self.block_variance > 0), self.nodes)
         return [eta + sd * move if move else eta for move in moves]
 
+    def quadrature(self) -> tuple[list[float], list[float]]:
+        """Return the points of the random block intercept, in its spreads, and their weights."""
+        return effect_points(float(self.block_variance > 0), self.nodes)
+
     def average(self, values: list[Any]) -> Any:
         """Return the mean over the quadrature points, of arrays or of tensors."""
         if len(values) == 1:

@@ -493,13 +493,17 @@ def left_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
     return np.asarray(used & (np.arange(used.shape[1]) != reference_bins(problem)[blocks, None]))
 
 
-def variance_of(problem: Problem, said: Evidence) -> FloatArray:
-    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L)."""
+def variance_of(problem: Problem, said: Evidence) -> Any:
+    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L); of arrays or of tensors."""
     shift = said.shift
-    return np.asarray(said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None])
+    return said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None]
 
 
-def masked(variance: FloatArray, used: BoolArray) -> FloatArray:
-    """Return covariances (b, L, L) of the statistics used alone, with a jitter to invert them."""
-    both = used[:, :, None] & used[:, None, :]
-    return np.asarray(variance * both + JITTER * np.eye(used.shape[1]))
+def masked(variance: Any, used: BoolArray) -> Any:
+    """Return covariances (b, L, L) of the statistics used alone, with a jitter to invert them.
+
+    Of arrays or of tensors.
+    """
+    keep = like(variance, used)
+    jitter = like(variance, JITTER * np.eye(used.shape[1]))
+    return variance * keep[:, :, None] * keep[:, None, :] + jitter

@@ -31,14 +31,15 @@ Mundlak, Y. (1978). On the pooling of time series and cross section data. *Econo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from unbin._linalg import inverse_form, solve_scaled
+from unbin._linalg import inverse_form, like, long_product, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.location import (
     Location,
@@ -210,14 +211,17 @@ def _pass(
     """Make one pass over the rows."""
     values, published = bin_values(problem), used_statistics(problem)
 
-    def check(blocks: slice, sums: tuple[FloatArray, ...]) -> tuple[_Part, LocationPart]:
+    def check(blocks: slice, sums: tuple[Any, ...]) -> tuple[_Part, LocationPart]:
         *moments, squares, scales = sums
         said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
         added = _extension_columns(problem, said, blocks, squares, scales, extends)
         level = location_part(problem, said, blocks, values[blocks], published[blocks])
         return _check(problem, said, blocks, added, bread), level
 
-    found = problem.design.by_block(check_sums, Law.of(problem), free, then=check)
+    if _checks_blocks(problem):
+        found = problem.design.parts.stream(check_rows, Law.of(problem), free, check, True)
+    else:
+        found = problem.design.by_block(check_sums, Law.of(problem), free, then=check)
     parts, levels = zip(*found, strict=True)
     return _Part.joined(parts), located(problem, levels, penalty)
 
@@ -226,10 +230,21 @@ def _pass_around_effects(problem: Problem, free: FloatArray, bread: FloatArray) 
     """Make one pass over the rows, statistics expanded around the block effects; no extensions."""
 
     def check(part: BlockMoments) -> _Part:
-        added = np.zeros((*part.mean.shape, 0))
-        return _check(problem, evidence(problem, part), part.blocks, added, bread)
+        nothing = part.derivative[:, :, :0]
+        return _check(problem, evidence(problem, part), part.blocks, nothing, bread)
 
+    def whole(blocks: slice, sums: tuple[Any, ...]) -> tuple[_Part]:
+        return (check(finish(problem, free, blocks, sums, True)),)
+
+    if _checks_blocks(problem):
+        found = problem.design.parts.stream(check_rows, Law.of(problem), free, whole, False)
+        return _Part.joined(part for (part,) in found)
     return _Part.joined(map_moments(problem, free, check))
+
+
+def _checks_blocks(problem: Problem) -> bool:
+    """Tell whether blocks are checked where their rows are."""
+    return problem.design.scores_blocks and problem.counts.low is None
 
 
 def testable(problem: Problem) -> bool:
@@ -272,6 +287,22 @@ def check_sums(rows: Rows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]
                 *rest, by_scale, cross, False, law.n_bins,
             )  # fmt: skip
     return *moment_sums(rows, law, free, True), by_square[:, :, 1:], by_scale[:, :, 1:]
+
+
+@kernel
+def check_rows(
+    rows: Any,
+    law: Law,
+    free: FloatArray,
+    check: Callable[[slice, Any], tuple[Any, ...]],
+    extended: bool,
+) -> tuple[Any, ...]:
+    """Check whole blocks where their rows are; for engines that can (``Design.scores_blocks``).
+
+    Returns what ``check`` does of the blocks and their sums, those of ``check_sums`` or, without
+    extensions, of ``moment_sums``.
+    """
+    raise NotImplementedError
 
 
 @kernel
@@ -336,24 +367,23 @@ def _extension_columns(
     problem: Problem,
     said: Evidence,
     blocks: slice,
-    squares: FloatArray,
-    scales: FloatArray,
+    squares: Any,
+    scales: Any,
     extends: Extends,
-) -> FloatArray:
-    """Return the derivatives of some blocks in all extensions, (b, L, k)."""
-    parts = [squares[:, :, extends.curved]]
+) -> Any:
+    """Return the derivatives of some blocks in all extensions, (b, L, k); arrays or tensors."""
+    parts = [squares[:, :, np.flatnonzero(extends.curved)]]
     if extends.scaled.any():
-        parts.append(scales[:, :, extends.scaled])
-    found = np.concatenate(parts, axis=2)
+        parts.append(scales[:, :, np.flatnonzero(extends.scaled)])
     if problem.factor is not None:
-        found = found * problem.factor[blocks, None, None]
-    if not extends.edges:
-        return found
-    # a shift of eta for one edge alone moves people from the bin below it to that above
-    above, k = -np.cumsum(said.shift, axis=1), np.arange(extends.edges)
-    moved = np.zeros((len(found), found.shape[1], extends.edges))
-    moved[:, k, k], moved[:, k + 1, k] = -above[:, k], above[:, k]
-    return np.concatenate([found, moved], axis=2)
+        factor = like(squares, problem.factor[blocks])[:, None, None]
+        parts = [factor * part for part in parts]
+    if extends.edges:
+        # a shift of eta for one edge alone moves people from the bin below it to that above
+        above, size = -said.shift.cumsum(1), (said.shift.shape[1], extends.edges)
+        sign = like(squares, np.eye(*size, -1) - np.eye(*size))
+        parts.append(above[:, None, : extends.edges] * sign)
+    return namespace(squares).concatenate(parts, 2)
 
 
 # -- sums over blocks ------------------------------------------------------------------------------
@@ -375,16 +405,16 @@ class _Part:
         Σ D_bᵀ Σ⁻¹ D_b, Σ Z_bᵀ Σ⁻¹ D_b and Σ Z_bᵀ Σ⁻¹ Z_b.
     """
 
-    scores: FloatArray
-    leveraged: FloatArray
-    added: FloatArray
-    pulled: FloatArray
-    held: FloatArray
-    along: FloatArray
-    told: FloatArray
-    informed: FloatArray
-    crossed: FloatArray
-    squared: FloatArray
+    scores: Any
+    leveraged: Any
+    added: Any
+    pulled: Any
+    held: Any
+    along: Any
+    told: Any
+    informed: Any
+    crossed: Any
+    squared: Any
 
     @classmethod
     def joined(cls, parts: Iterable[_Part]) -> _Part:
@@ -392,7 +422,7 @@ class _Part:
         names, found = cls.__slots__, list(parts)
         split = names.index("informed")
         each = {name: [getattr(part, name) for part in found] for name in names}
-        blocks = {name: np.concatenate(each[name]) for name in names[:split]}
+        blocks = {name: _together(each[name]) for name in names[:split]}
         return cls(**blocks, **{name: reduce(np.add, each[name]) for name in names[split:]})
 
     @property
@@ -401,55 +431,57 @@ class _Part:
         return np.asarray(self.told.sum(axis=1) > 0)
 
 
-def _check(
-    problem: Problem,
-    said: Evidence,
-    blocks: slice,
-    added: FloatArray,
-    bread: FloatArray,
-) -> _Part:
-    """Return what some blocks contribute."""
-    used = left_statistics(problem, blocks)
-    factor = np.linalg.cholesky(masked(variance_of(problem, said), used))
-    root = np.linalg.inv(factor) * used[:, :, None] * used[:, None, :]
+def _together(arrays: list[FloatArray]) -> FloatArray:
+    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+
+
+def _check(problem: Problem, said: Evidence, blocks: slice, added: Any, bread: FloatArray) -> _Part:
+    """Return what some blocks contribute; of arrays or of tensors."""
+    used, xp = left_statistics(problem, blocks), namespace(said.residual)
+    factor = xp.linalg.cholesky(masked(variance_of(problem, said), used))
+    keep, bread = like(factor, used), like(factor, bread)
+    root = xp.linalg.inv(factor) * keep[:, :, None] * keep[:, None, :]
     white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
     white, white_r = root @ said.derivative, (root @ said.residual[:, :, None])[:, :, 0]
     if problem.effects is not None:
         along = _instruments(problem.effects.along[blocks], white, white_e)
         white = white + white_e[:, :, None] * along
-    own = np.eye(used.shape[1]) - white @ bread @ white.swapaxes(1, 2)
+    towards = white @ bread
+    own = like(factor, np.eye(used.shape[1])) - towards @ white.swapaxes(1, 2)
     free_r = _left_out(own, white_r[:, :, None])
-    flat, flat_z = np.concatenate(white), np.concatenate(white_z)
+    rows = white.shape[0] * white.shape[1]
+    flat, flat_z = (each.reshape(rows, each.shape[2]) for each in (white, white_z))
     return _Part(
-        scores=(white * white_r[:, :, None]).sum(axis=1),
-        leveraged=(white * free_r).sum(axis=1),
-        added=(white_z * white_r[:, :, None]).sum(axis=1),
-        pulled=(white_e * white_r).sum(axis=1),
-        held=(white_e**2).sum(axis=1),
-        along=(white * white_e[:, :, None]).sum(axis=1),
-        told=((white @ bread) ** 2).sum(axis=1),
-        informed=flat.T @ flat,
-        crossed=flat_z.T @ flat,
-        squared=flat_z.T @ flat_z,
+        scores=(white * white_r[:, :, None]).sum(1),
+        leveraged=(white * free_r).sum(1),
+        added=(white_z * white_r[:, :, None]).sum(1),
+        pulled=(white_e * white_r).sum(1),
+        held=(white_e**2).sum(1),
+        along=(white * white_e[:, :, None]).sum(1),
+        told=(towards**2).sum(1),
+        informed=long_product(flat, flat),
+        crossed=long_product(flat_z, flat),
+        squared=long_product(flat_z, flat_z),
     )
 
 
-def _left_out(own: FloatArray, white_r: FloatArray) -> FloatArray:
+def _left_out(own: Any, white_r: Any) -> Any:
     """Return (I - H_b)⁻¹ r_b, without directions that a block alone determines."""
+    linalg = namespace(own).linalg
     try:
-        return np.asarray(np.linalg.solve(own, white_r))
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.pinv(own, _ALONE, hermitian=True) @ white_r)
+        return linalg.solve(own, white_r)
+    except linalg.LinAlgError:
+        return linalg.pinv(own, _ALONE, hermitian=True) @ white_r
 
 
-def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:
+def _instruments(along: FloatArray, white: Any, white_e: Any) -> Any:
     """Return what is added to D_b along e_b to weigh blocks as if not looked at, (b, 1, p).
 
     The score with D_b + e_b aᵀ is that of :func:`unbin.likelihood.quasi_score.score_sums`.
     """
-    held = (white_e**2).sum(axis=1)[:, None]
-    own = (white * white_e[:, :, None]).sum(axis=1) / np.where(held > 0, held, 1.0)
-    return np.where(held > 0, along - own, 0.0)[:, None, :]
+    where, held = namespace(white).where, (white_e**2).sum(1)[:, None]
+    own = (white * white_e[:, :, None]).sum(1) / where(held > 0, held, 1.0)
+    return where(held > 0, like(white, along) - own, 0.0)[:, None, :]
 
 
 # -- tests -----------------------------------------------------------------------------------------
@@ -457,12 +489,17 @@ def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> F
 
 def _by_blocks(shift: FloatArray, influence: FloatArray, n_fitted: int) -> Test:
     """Test a shift against how much blocks move it, by Hotelling's F."""
-    n_blocks, d = influence.shape
+    centred = influence - influence.mean(axis=0)
+    return _by_squares(shift, centred.T @ centred, len(influence), n_fitted)
+
+
+def _by_squares(shift: FloatArray, squares: FloatArray, n_blocks: int, n_fitted: int) -> Test:
+    """Test a shift against the cross-products (d, d) of how blocks move it, by Hotelling's F."""
+    d = len(squares)
     df = n_blocks - n_fitted - d + 1
     if df < 1 or d == 0:
         return UNTESTED
-    centred = influence - influence.mean(axis=0)
-    variance = centred.T @ centred * (n_blocks / (n_blocks - n_fitted))
+    variance = squares * (n_blocks / (n_blocks - n_fitted))
     square, rank = inverse_form(shift, variance)
     if rank == 0:
         return UNTESTED
@@ -475,17 +512,20 @@ def _extensions(
 ) -> tuple[Extension, ...]:
     """Test the extensions one by one, by blocks."""
     errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))[slopes]
-    tells, found = whole.tells, []
+    scores = (whole.added - whole.scores @ (bread @ whole.crossed.T))[whole.tells]
+    total, n_blocks, found = scores.sum(axis=0), len(scores), []
+    centred = scores - total / max(n_blocks, 1)
+    squares = centred.T @ centred
     for kind, feature, at in extends.groups:
         crossed = whole.crossed[at]
         squared = whole.squared[np.ix_(at, at)]
         left = squared - crossed @ bread @ crossed.T
-        scores = (whole.added[:, at] - whole.scores @ (bread @ crossed.T))[tells]
         basis = told_apart(left, squared)
-        test = _by_blocks((scores @ basis).sum(axis=0), scores @ basis, len(information))
+        moved = basis.T @ squares[np.ix_(at, at)] @ basis
+        test = _by_squares(basis.T @ total[at], moved, n_blocks, len(information))
         if not np.isfinite(test.p_value):
             continue
-        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ scores.sum(axis=0))
+        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ total[at])
         shift = -(bread @ crossed.T @ step)[slopes] / errors
         found.append(Extension(feature, kind, test.p_value, shift))
     return tuple(found)

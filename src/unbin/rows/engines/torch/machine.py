@@ -46,6 +46,11 @@ class Machine:
         """Numbers in an array that is worked on at a time."""
         return _CELLS.get(self.device.type, _CELLS["other"])
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether fused kernels run there: on CUDA devices, where Triton came with torch."""
+        return self.device.type == "cuda" and find_spec("triton") is not None
+
     def free(self) -> float:
         """Return the bytes that may be allocated; infinite on a CPU, which can swap."""
         if self.device.type != "cuda":

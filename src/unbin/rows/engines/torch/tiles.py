@@ -82,6 +82,7 @@ class TorchRows:
     eta_sums = sums.eta_moments
     moment_sums = sums.moments
     check_sums = sums.checks
+    check_rows = scoring.check
     power_sums = sums.powers
     score_rows = scoring.score
     count_sums = sums.expected
@@ -115,6 +116,10 @@ class TorchRows:
             self.kept[f"n_others {t}"] = int(self.others[t].max()) + 1
         found: int = self.kept[f"n_others {t}"]
         return found
+
+    def ids(self, places: Tensor) -> Tensor:
+        """Return which blocks lie at some places of ``blocks``."""
+        return torch.as_tensor(self.blocks, device=places.device)[places]
 
     def slots(self, rows: IntArray) -> IntArray:
         """Return the places of some people among all rows of all tiles."""
@@ -214,7 +219,9 @@ def empty_rows(
     tile, tile_start = tiles_of(size)
     n_tiles = int(tile_start[-1])
     room = {"dtype": machine.dtype, "device": machine.device}
-    matrix = torch.zeros((n_tiles, tile, 1 + d), **room)
+    matrix = torch.empty((n_tiles, tile, 1 + d), **room)
+    # every other tile is filled up
+    matrix[torch.as_tensor(tile_start[1:] - 1, device=machine.device)] = 0.0
     offset = torch.zeros((n_tiles, tile), **room) if has_offset else None
     count = torch.as_tensor(np.diff(tile_start), device=machine.device)
     tile_block = torch.repeat_interleave(count, output_size=n_tiles)
@@ -293,8 +300,14 @@ def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None)
     ones = torch.ones((len(slots), 1), dtype=columns.dtype, device=columns.device)
     flat = rows.matrix.view(-1, rows.matrix.shape[2])
     flat.index_copy_(0, slots, torch.cat([ones, columns], dim=1))
-    if rows.offset is not None and offset is not None:
-        rows.offset.view(-1).index_copy_(0, slots, offset)
+    if offset is not None:
+        fill_offset(rows, slots, offset)
+
+
+def fill_offset(rows: TorchRows, slots: Tensor, offset: Tensor) -> None:
+    """Put the offset of people where they belong."""
+    assert rows.offset is not None
+    rows.offset.view(-1).index_copy_(0, slots, offset.to(rows.offset.dtype))
 
 
 def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> TorchRows:
