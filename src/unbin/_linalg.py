@@ -27,19 +27,25 @@ def namespace(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["torch"]
 
 
-def like(array: Any, values: FloatArray) -> Any:
+def like(array: Any, values: Any) -> Any:
     """Return numbers as an array of the same kind, in the same place: a tensor beside tensors."""
     if isinstance(array, np.ndarray):
         return values
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
 
 
+def brought(values: Any) -> Any:
+    """Return an array as it is, and a tensor as an array."""
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
+
+
 def long_product(a: Any, b: Any) -> Any:
     """Return aᵀ b of two matrices with many rows; of tensors some at a time, to keep a GPU busy."""
     if isinstance(a, np.ndarray):
         return a.T @ b
-    whole = len(a) // _LONG * _LONG
-    left, right = (each[:whole].reshape(-1, _LONG, each.shape[1]) for each in (a, b))
+    tiles = len(a) // _LONG
+    whole = tiles * _LONG
+    left, right = (each[:whole].reshape(tiles, _LONG, each.shape[1]) for each in (a, b))
     return (left.swapaxes(1, 2) @ right).sum(0) + a[whole:].T @ b[whole:]
 
 

@@ -193,7 +193,7 @@ def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a likelihood fit; the first ``d`` slopes are of features, further ones contextual."""
-    found = _judged(design, family, fit, d, [str(block) for block in release.blocks])
+    found = _judged(design, family, fit, d, release.blocks.tolist())
     return replace(found, influence=influence_of(design, [release], [fit], d))
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from unbin._linalg import like, namespace, solve_scaled
+from unbin._linalg import brought, like, long_product, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin.likelihood.counts import representative_values
 from unbin.likelihood.moments import BlockMoments, map_moments
@@ -47,31 +48,30 @@ class Location:
 
     Attributes
     ----------
-    scores : (B, p)
+    scores : (B, p) array, or tensor where blocks are on a device
     bread : (p, p)
         A⁻¹ with A = Σ W_bᵀ D_b.
     model : (p, p)
         Covariance of the root if the model is right.
-    leverage : (B,)
+    leverage : (B,) array or tensor
         Of each block's level on itself.
     """
 
-    scores: FloatArray
+    scores: Any
     bread: FloatArray
     model: FloatArray
-    leverage: FloatArray
+    leverage: Any
 
-    def leveraged(self) -> FloatArray:
+    def leveraged(self) -> Any:
         """Return the scores as if their block had not been fitted, (B, p)."""
-        return self.scores / np.maximum(1 - self.leverage, _LEAST_OWN)[:, None]
+        return self.scores / (1 - self.leverage).clip(_LEAST_OWN)[:, None]
 
     def covariance(self) -> FloatArray:
         """Return the covariance of the root by blocks, each as if it had not been fitted (CR3)."""
-        tells = np.abs(self.scores).sum(axis=1) > 0
-        scores = self.leveraged()[tells]
+        scores = self.leveraged()[abs(self.scores).sum(1) > 0]
         n = max(len(scores), 1)
-        centred = scores - scores.sum(axis=0) / n
-        meat = centred.T @ centred * ((n - 1) / n)
+        centred = scores - scores.sum(0) / n
+        meat = brought(long_product(centred, centred)) * ((n - 1) / n)
         return np.asarray(self.bread @ meat @ self.bread.T)
 
 
@@ -215,19 +215,22 @@ def location_part(
 def located(
     problem: Problem, parts: Iterable[LocationPart], penalty: FloatArray, *, held: bool = False
 ) -> Location:
-    """Put the contributions of all blocks together."""
+    """Put the contributions of all blocks together; of arrays or of tensors."""
     found, n, p = list(parts), problem.coordinates.n_slopes, len(penalty)
+    concatenate = namespace(found[0].scores).concatenate
 
     def total(name: str) -> FloatArray:
-        return reduce(np.add, [getattr(part, name) for part in found])
+        return np.asarray(brought(reduce(add, [getattr(part, name) for part in found])))
+
+    def joined(name: str) -> Any:
+        return concatenate([getattr(part, name) for part in found])
 
     covariance, kept = total("covariance"), total("kept")
     weights = np.zeros((len(covariance), p - n))
     if problem.counts.shared and not held:
         weights = np.asarray(solve_scaled(covariance, total("derivative")[:, n:]))
-    own = np.concatenate([part.scores for part in found])
-    residual = np.concatenate([part.residual for part in found])
-    scores = np.concatenate([own[:, :n], residual @ weights], axis=1)
+    own, residual = joined("scores"), joined("residual")
+    scores = concatenate([own[:, :n], residual @ like(residual, weights)], 1)
     slope = np.concatenate([total("slope")[:n], weights.T @ kept])
     side, model = total("side")[:n] @ weights, np.zeros((p, p))
     model[:n, :n], model[:n, n:], model[n:, :n] = total("square")[:n, :n], side, side.T
@@ -236,8 +239,8 @@ def located(
         slope[n:] = 0.0
         slope[n:, n:] = np.eye(p - n)
     bread = np.linalg.pinv(slope + np.diag(penalty))
-    level = np.concatenate([part.level for part in found])[:, :n]
-    leverage = ((level @ bread[:n, :n]) * level).sum(axis=1)
+    level = joined("level")[:, :n]
+    leverage = ((level @ like(level, bread[:n, :n])) * level).sum(1)
     return Location(scores, bread, bread @ model @ bread.T, leverage)
 
 

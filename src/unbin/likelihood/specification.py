@@ -34,12 +34,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from unbin._linalg import inverse_form, like, long_product, namespace, solve_scaled
+from unbin._linalg import (
+    brought,
+    inverse_form,
+    like,
+    long_product,
+    namespace,
+    solve_scaled,
+)
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.location import (
     Location,
@@ -176,11 +184,13 @@ def specify(
     tested, location = _pass(plain, free, penalty, bread, extends)
     whole = tested if problem.effects is None else _pass_around_effects(problem, free, bread)
     slopes = slopes_of(problem)
-    influence = location.scores @ location.bread.T - whole.scores @ bread.T
-    shift = influence.sum(axis=0) - (location.bread - bread) @ (penalty * free)
+    moves = [like(whole.scores, each.T) for each in (location.bread, bread)]
+    influence = location.scores @ moves[0] - whole.scores @ moves[1]
+    shift = brought(influence.sum(0)) - (location.bread - bread) @ (penalty * free)
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
     own = np.arange(slopes.start, slopes.start + n_slopes)
-    own = own[(influence**2).sum(axis=0)[own] > LEVELS_ALONE * np.diag(location.model)[own]]
+    moved = brought((influence**2).sum(0))[own]
+    own = own[moved > LEVELS_ALONE * np.diag(location.model)[own]]
     shape = _by_blocks(shift[own], influence[whole.tells][:, own], len(free))
     if exact is not None:
         shape = UNTESTED
@@ -196,8 +206,8 @@ def specify(
         location_covariance=location.covariance(),
         extensions=_extensions(tested, quasi, quasi_bread, extends, slopes),
         context=_context(problem, whole, context_bread, n_slopes),
-        scores=whole.leveraged if exact is None else exact,
-        support=whole.told.sum(axis=0) ** 2 / np.maximum((whole.told**2).sum(axis=0), 1e-300),
+        scores=brought(whole.leveraged) if exact is None else exact,
+        support=brought(whole.told.sum(0) ** 2 / (whole.told**2).sum(0).clip(1e-300)),
     )
 
 
@@ -393,6 +403,8 @@ def _extension_columns(
 class _Part:
     """What some blocks contribute; ``joined`` adds up or puts side by side.
 
+    What is of each block is a tensor where blocks are on a device.
+
     Attributes
     ----------
     scores, leveraged, added : (b, p), (b, p), (b, k)
@@ -423,16 +435,16 @@ class _Part:
         split = names.index("informed")
         each = {name: [getattr(part, name) for part in found] for name in names}
         blocks = {name: _together(each[name]) for name in names[:split]}
-        return cls(**blocks, **{name: reduce(np.add, each[name]) for name in names[split:]})
+        return cls(**blocks, **{name: brought(reduce(add, each[name])) for name in names[split:]})
 
     @property
-    def tells(self) -> BoolArray:
+    def tells(self) -> Any:
         """Blocks with information, (B,)."""
-        return np.asarray(self.told.sum(axis=1) > 0)
+        return self.told.sum(1) > 0
 
 
-def _together(arrays: list[FloatArray]) -> FloatArray:
-    return arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
+def _together(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else namespace(arrays[0]).concatenate(arrays)
 
 
 def _check(problem: Problem, said: Evidence, blocks: slice, added: Any, bread: FloatArray) -> _Part:
@@ -487,10 +499,10 @@ def _instruments(along: FloatArray, white: Any, white_e: Any) -> Any:
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def _by_blocks(shift: FloatArray, influence: FloatArray, n_fitted: int) -> Test:
+def _by_blocks(shift: FloatArray, influence: Any, n_fitted: int) -> Test:
     """Test a shift against how much blocks move it, by Hotelling's F."""
-    centred = influence - influence.mean(axis=0)
-    return _by_squares(shift, centred.T @ centred, len(influence), n_fitted)
+    centred = influence - influence.sum(0) / max(len(influence), 1)
+    return _by_squares(shift, brought(long_product(centred, centred)), len(influence), n_fitted)
 
 
 def _by_squares(shift: FloatArray, squares: FloatArray, n_blocks: int, n_fitted: int) -> Test:
@@ -512,10 +524,11 @@ def _extensions(
 ) -> tuple[Extension, ...]:
     """Test the extensions one by one, by blocks."""
     errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))[slopes]
-    scores = (whole.added - whole.scores @ (bread @ whole.crossed.T))[whole.tells]
-    total, n_blocks, found = scores.sum(axis=0), len(scores), []
-    centred = scores - total / max(n_blocks, 1)
-    squares = centred.T @ centred
+    fitted = like(whole.scores, bread @ whole.crossed.T)
+    scores = (whole.added - whole.scores @ fitted)[whole.tells]
+    n_blocks, found = len(scores), []
+    centred = scores - scores.sum(0) / max(n_blocks, 1)
+    total, squares = brought(scores.sum(0)), brought(long_product(centred, centred))
     for kind, feature, at in extends.groups:
         crossed = whole.crossed[at]
         squared = whole.squared[np.ix_(at, at)]
@@ -543,10 +556,11 @@ def _context(problem: Problem, whole: _Part, bread: FloatArray, n_features: int)
 
     A block mean is the same for everybody of a block, so that its derivative is e_b times the mean.
     """
-    means = problem.design.block_means[:, :n_features]
-    crossed = means.T @ whole.along
-    squared = means.T @ (means * whole.held[:, None])
-    score = means.T @ whole.pulled - crossed @ bread @ whole.scores.sum(axis=0)
+    means = like(whole.along, problem.design.block_means[:, :n_features])
+    crossed = brought(long_product(means, whole.along))
+    squared = brought(long_product(means, means * whole.held[:, None]))
+    pulled = brought(long_product(means, whole.pulled[:, None]))[:, 0]
+    score = pulled - crossed @ bread @ brought(whole.scores.sum(0))
     variance = squared - crossed @ bread @ crossed.T
     # a feature that hardly varies within blocks is its own block mean
     told = np.diag(variance) > 1e-6 * np.diag(squared)

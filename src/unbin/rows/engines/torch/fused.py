@@ -29,6 +29,8 @@ MOST_COLUMNS = 128
 _GRAM_COLUMNS = 64
 _CHUNK = 2048
 """Rows that a program of a kernel adds up, at most."""
+_WARP = 32
+"""Rows worked on at a time, one per thread."""
 _FILLED = 64
 """Rows that a program puts in their place."""
 _INV_ROOT_TWO_PI = 1 / np.sqrt(2 * np.pi)
@@ -72,15 +74,12 @@ class Chunks:
         The first slot, the one after the last, and the place of the block among ``rows.blocks``.
     count : (b,) int64 tensor or None
         Chunks of each block; None where it is one.
-    rows : float
-        Of a chunk, on average.
     """
 
     first: Tensor
     last: Tensor
     block: Tensor
     count: Tensor | None
-    rows: float
 
     def by_block(self, values: Tensor) -> Tensor:
         """Add up sums (c, f) of chunks over each block, in the same order every time."""
@@ -106,11 +105,7 @@ def _chunks(begin: IntArray, size: IntArray, machine: Machine) -> Chunks:
     last = np.minimum(first + _CHUNK, (begin + size)[block])
     sent = (machine.send(each.astype(np.int64)) for each in (first, last, block))
     single = len(block) == len(size)
-    return Chunks(
-        *sent,
-        None if single else machine.send(count.astype(np.int64)),
-        float(size.sum() / max(len(block), 1)),
-    )
+    return Chunks(*sent, None if single else machine.send(count.astype(np.int64)))
 
 
 # -- sums ------------------------------------------------------------------------------------------
@@ -133,10 +128,10 @@ def moments(
     send = {"dtype": torch.float64, "device": device}
     sigma = fused.sigma or 1.0
     numbers = [np.sqrt(0.5) / sigma, _INV_ROOT_TWO_PI / sigma, 1 / sigma, NARROW]
-    size = _power_of_two(chunks.rows, 32, 128)
+    people = rows.matrix if rows.weights is None else rows.weights.double()
     ends = fused.edges if fused.ends is None else fused.ends
     _kernels().moment_kernel[(len(out),)](
-        rows.matrix, rows.eta(theta), rows.matrix if rows.weights is None else rows.weights,
+        rows.matrix, rows.eta(theta).double(), people,
         chunks.first, chunks.last, chunks.block,
         fused.edges, fused.shares, ends, move, sd,
         torch.as_tensor([*nodes, *weights], **send), torch.as_tensor(numbers, **send), out,
@@ -144,9 +139,9 @@ def moments(
         EVEN=TAIL[0], ODD=TAIL[1], CENTRE=TAIL[2], NORMAL=normal, WIDTH=width, BINS=k,
         ADJACENT=fused.adjacent, OPEN_LOW=fused.open_low, OPEN_HIGH=fused.open_high,
         HOLDS=not fused.holds, NARROW=fused.ends is not None, POINTS=len(nodes),
-        WEIGHTED=rows.weights is not None, CHECKS=checks, ROWS=size,
+        WEIGHTED=rows.weights is not None, CHECKS=checks, ROWS=_WARP,
         COLUMNS=_power_of_two(width, 16), PADDED=_power_of_two(k + 1, 16),
-        num_warps=size // 32, num_stages=2,
+        num_warps=1, num_stages=3,
     )  # fmt: skip
     return chunks.by_block(out)
 
@@ -221,6 +216,6 @@ def _stride(table: Tensor) -> int:
     return 0 if len(table) == 1 else int(table.stride(0))
 
 
-def _power_of_two(value: float, least: int, most: int = 1 << 20) -> int:
-    """Return the power of 2 that is at least a value, from ``least`` to ``most``."""
-    return min(max(least, 1 << int(np.ceil(np.log2(max(value, 1))))), most)
+def _power_of_two(value: int, least: int) -> int:
+    """Return the smallest power of 2 that is not below either."""
+    return max(least, 1 << (value - 1).bit_length())

@@ -52,10 +52,12 @@ def moment_kernel(
         here = row < end
         place = row[:, None] * WIDTH + column[None, :]
         x = tl.load(matrix + place, mask=here[:, None] & (column[None, :] < WIDTH), other=0.0)
-        x = x.to(tl.float64)
-        at = tl.load(eta + row, mask=here, other=0.0).to(tl.float64)
+        if matrix.dtype.element_ty != tl.float64:
+            # a sum over one number: products of what was just turned into doubles do not compile
+            x = tl.sum(x.to(tl.float64)[:, :, None], axis=2)
+        at = tl.load(eta + row, mask=here, other=0.0)
         if WEIGHTED:
-            people = tl.load(weights + row, mask=here, other=0.0).to(tl.float64)
+            people = tl.load(weights + row, mask=here, other=0.0)
         else:
             people = here.to(tl.float64)
         if POINTS == 1:
@@ -327,8 +329,9 @@ def gram_kernel(
         row = low + tl.arange(0, ROWS)
         here = (row < end)[:, None] & (column[None, :] < WIDTH)
         x = tl.load(matrix + row[:, None] * WIDTH + column[None, :], mask=here, other=0.0)
-        x = x.to(tl.float64)
-        weight = tl.load(weights + row, mask=row < end, other=0.0).to(tl.float64)
+        if matrix.dtype.element_ty != tl.float64:
+            x = tl.sum(x.to(tl.float64)[:, :, None], axis=2)
+        weight = tl.load(weights + row, mask=row < end, other=0.0)
         total = tl.dot(tl.trans(x * weight[:, None]), x, total, out_dtype=tl.float64)
     place = column[:, None] * WIDTH + column[None, :]
     inside = (column[:, None] < WIDTH) & (column[None, :] < WIDTH)

@@ -7,7 +7,6 @@ them most of the host's work.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -56,19 +55,12 @@ def check(
     check: Callable[[slice, Any], tuple[Any, ...]],
     extended: bool,
 ) -> tuple[Any, ...]:
-    """See ``likelihood.specification.check_rows``."""
+    """See ``likelihood.specification.check_rows``; what is found of blocks stays on the device."""
     if extended:
         sums = check_tensors(rows, law, free)
     else:
         sums = moment_tensors(rows, law, free, True)
-    return tuple(_brought(found) for found in check(rows.span, sums))
-
-
-def _brought(found: Any) -> Any:
-    """Return a dataclass of tensors as one of arrays."""
-    names = [field.name for field in fields(found)]
-    arrays = to_host([getattr(found, name) for name in names])
-    return replace(found, **dict(zip(names, arrays, strict=True)))
+    return check(rows.span, sums)
 
 
 def whiten(covariance: Tensor, right: Tensor, used: Tensor) -> Tensor:
