@@ -71,7 +71,7 @@ class PublishedCounts:
     def valid(self) -> BoolArray:
         """Mark the bins that are not padding, shape (B, K)."""
         real = np.broadcast_to(self.lower <= self.upper, self.count.shape)
-        return np.asarray(real & self.known[:, None])
+        return real if self.known.all() else np.asarray(real & self.known[:, None])
 
     def cuts(self) -> FloatArray:
         """Return where the bins end but the last, (K - 1,) or (B, K - 1); infinity in padding."""

@@ -73,7 +73,7 @@ class Histogram:
     def hidden(self) -> BoolArray:
         """Mark the counts that are only known as intervals."""
         low, high = self.interval()
-        return np.asarray(low < high)
+        return np.zeros(len(low), dtype=bool) if low is high else np.asarray(low < high)
 
     def take(self, blocks: IntArray) -> Histogram:
         """Return the tables of some blocks, in the order asked for."""

@@ -7,10 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.families import Family, Units
 from unbin.release.release import Release
 
+_FIRST = 4096
+"""Values among which those of a table are looked for."""
 _CONSTANT = 1e-12
 """A spread below this share of the center is rounding."""
 _QUARTILES_OF_A_NORMAL = 1.349
@@ -99,7 +101,7 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
     if not len(value):
         return 0.0, 1.0
     weight = weight if weight.sum() > 0 else np.ones(len(value))
-    order = np.argsort(value, kind="stable")
+    order = _order(value)
     value, weight = value[order], weight[order]
     position = (np.cumsum(weight) - weight / 2) / weight.sum()
     low, center, high = np.interp([0.25, 0.5, 0.75], position, value)
@@ -107,3 +109,17 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
         if spread > _CONSTANT * max(abs(low), abs(high)):
             return float(center), float(spread)
     return float(center), 1.0
+
+
+def _order(value: FloatArray) -> IntArray:
+    """Return the order of values, ties as they come.
+
+    A table repeats those of its first blocks: their places among them, small whole numbers, are
+    sorted several times as fast.
+    """
+    listed = np.unique(value[:_FIRST])
+    for asked in (value[-_FIRST:], value):
+        place = np.searchsorted(listed, asked).clip(0, len(listed) - 1).astype(np.uint16)
+        if (listed[place] != asked).any():
+            return np.argsort(value, kind="stable")
+    return np.argsort(place, kind="stable")
