@@ -31,6 +31,8 @@ def like(array: Any, values: Any) -> Any:
     """Return numbers as an array of the same kind, in the same place: a tensor beside tensors."""
     if isinstance(array, np.ndarray):
         return values
+    # tensors share memory with arrays where they can, and are never read-only
+    values = np.require(values, requirements=("C", "W"))
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
 
 

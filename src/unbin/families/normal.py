@@ -213,7 +213,7 @@ class NormalBins(TensorLaw):
         low, high = self.given
         far = _FARTHEST["torch.float64"]
         edges = np.clip(share_edges(low, high)[0] * self.unit, -far, far)
-        found = self._fused(edges, low < high, self.sigma)
+        found = self._fused(edges, (low < high).astype(np.float64), self.sigma)
         if not len(self.narrow):
             return found
         ends = np.clip(np.hstack([low, high]), -far, far)

@@ -123,7 +123,7 @@ class TensorLaw:
         low, high = self.given
         return FusedLaw(
             self.machine.send(np.ascontiguousarray(edges), torch.float64),
-            self.machine.send(np.ascontiguousarray(shares, dtype=np.float64), torch.float64),
+            self.machine.send(np.ascontiguousarray(shares), torch.float64),
             self.adjacent,
             open_low=bool(np.isneginf(low[:, 0]).all()),
             open_high=bool(np.isposinf(high[:, -1]).all()),

@@ -229,8 +229,7 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
     design = problem.design
     slopes = theta.copy()
     slopes[: design.fit_intercept] = 0.0
-    parts = design.by_block(eta_sums, slopes, then=lambda _, sums: sums[0])
-    sums = np.concatenate(list(parts))
+    sums = design.block_sums(eta_sums, slopes)
     between = sums[:, 0] ** 2 / np.where(design.people > 0, design.people, 1.0)
     return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
 

@@ -24,7 +24,7 @@ from unbin.rows.design import gram_sums, lay_out, row_sums
 from unbin.rows.engines import Blocks, Layout, Options
 
 torch = pytest.importorskip("torch", reason="the torch engine needs torch: pip install unbin[gpu]")
-from unbin.rows.engines.torch import engine, fused, machine, sums, tiles  # noqa: E402
+from unbin.rows.engines.torch import engine, fused, machine, tiles  # noqa: E402
 from unbin.rows.engines.torch.bins import Bins  # noqa: E402
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1" and find_spec("triton") is not None
@@ -109,8 +109,8 @@ def test_kernels_need_a_cuda_device_and_triton(monkeypatch):
 def test_which_passes_are_fused(kernels, family, changed, takes):
     rows = rows_of([5, 7], d=changed.get("d", 3))
     if family == "poisson":
-        law = Law(get_family(family), Coordinates(4, 0), np.array([0.0, 2.0]), np.array([1.0, np.inf]),
-                  None, 0.0)  # fmt: skip
+        lower, upper = np.array([0.0, 2.0]), np.array([1.0, np.inf])
+        law = Law(get_family(family), Coordinates(4, 0), lower, upper, None, 0.0)
         nuisance = np.zeros(0)
     else:
         cuts = np.linspace(-2, 2, changed.get("bins", 4) - 1)

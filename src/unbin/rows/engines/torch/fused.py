@@ -1,4 +1,4 @@
-"""Sums over rows by kernels that make a pass at once; where they are used, and how they are started.
+"""Sums over rows by kernels that make a pass at once: where they are used, how they are started.
 
 A pass of plain torch writes and reads what it makes of every row some twenty times. A kernel reads
 the rows, and writes sums: it is used on CUDA devices that have Triton, for laws that have a fused
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import IntArray
 from unbin.families.normal import NARROW, TAIL
 from unbin.families.tensors import FusedLaw, TensorLaw
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
@@ -103,9 +103,10 @@ def _chunks(begin: IntArray, size: IntArray, machine: Machine) -> Chunks:
     place = np.arange(len(block)) - np.repeat(np.cumsum(count) - count, count)
     first = begin[block] + place * _CHUNK
     last = np.minimum(first + _CHUNK, (begin + size)[block])
-    sent = (machine.send(each.astype(np.int64)) for each in (first, last, block))
-    single = len(block) == len(size)
-    return Chunks(*sent, None if single else machine.send(count.astype(np.int64)))
+    first, last, block, count = (
+        machine.send(each.astype(np.int64)) for each in (first, last, block, count)
+    )
+    return Chunks(first, last, block, None if len(block) == len(size) else count)
 
 
 # -- sums ------------------------------------------------------------------------------------------

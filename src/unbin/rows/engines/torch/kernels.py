@@ -5,7 +5,7 @@ rows: nothing is added up across programs, so that sums are made in the same ord
 work is in double precision, whatever rows are stored in. Formulas are those of ``NormalBins`` and
 ``LogisticBins``, which say how they stay right in the tails and in narrow bins.
 """
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: disable-error-code="assignment, no-untyped-call, no-untyped-def"
 
 from __future__ import annotations
 
@@ -56,14 +56,14 @@ def moment_kernel(
             # a sum over one number: products of what was just turned into doubles do not compile
             x = tl.sum(x.to(tl.float64)[:, :, None], axis=2)
         at = tl.load(eta + row, mask=here, other=0.0)
-        if WEIGHTED:
+        if WEIGHTED:  # noqa: SIM108
             people = tl.load(weights + row, mask=here, other=0.0)
         else:
             people = here.to(tl.float64)
         if POINTS == 1:
             q, slope, scale = _bins(
-                at + move, edges, shares, ends, unit, density, per_sigma, narrow_share, EVEN, ODD, CENTRE,
-                NORMAL, BINS, ADJACENT, OPEN_LOW, OPEN_HIGH, HOLDS, NARROW, PADDED,
+                at + move, edges, shares, ends, unit, density, per_sigma, narrow_share, EVEN, ODD,
+                CENTRE, NORMAL, BINS, ADJACENT, OPEN_LOW, OPEN_HIGH, HOLDS, NARROW, PADDED,
             )  # fmt: skip
         else:
             q = tl.zeros((ROWS, PADDED), _DOUBLE)

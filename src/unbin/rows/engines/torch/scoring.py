@@ -56,10 +56,9 @@ def check(
     extended: bool,
 ) -> tuple[Any, ...]:
     """See ``likelihood.specification.check_rows``; what is found of blocks stays on the device."""
-    if extended:
-        sums = check_tensors(rows, law, free)
-    else:
-        sums = moment_tensors(rows, law, free, True)
+    sums: tuple[Tensor, ...] = (
+        check_tensors(rows, law, free) if extended else moment_tensors(rows, law, free, True)
+    )
     return check(rows.span, sums)
 
 

@@ -171,9 +171,7 @@ def check_tensors(rows: TorchRows, law: Law, free: FloatArray) -> tuple[Tensor, 
     return *moment_tensors(rows, law, free, True), *_extended(total, k, size, d, scaled)
 
 
-def _extended(
-    total: Tensor, k: int, size: int, d: int, scaled: bool
-) -> tuple[Tensor, Tensor]:
+def _extended(total: Tensor, k: int, size: int, d: int, scaled: bool) -> tuple[Tensor, Tensor]:
     """Split the sums of blocks into those by squares, (b, L, d), and by what changes the scale."""
     scales = total.new_zeros((len(total), size, d if scaled else 0))
     if scaled:

@@ -23,6 +23,8 @@ _PADDING = 0.1
 """Rows of padding per row, at most."""
 _DENSE = 1 << 22
 """Tiles times blocks up to which tiles are added up by a matrix product."""
+_SHORT = 1 << 30
+"""Numbers of a matrix up to which a GPU multiplies it three times as fast as larger ones."""
 _SIGN = -(1 << 63)
 
 
@@ -134,7 +136,11 @@ class TorchRows:
     def eta(self, theta: Tensor, tiles: slice = slice(None)) -> Tensor:
         """Return the linear predictor of some tiles; ``theta`` is on the device."""
         part = self.matrix[tiles]
-        eta = (part.view(-1, part.shape[2]) @ theta).view(part.shape[:2])
+        eta = part.new_empty(part.shape[:2])
+        size = max(1, _SHORT // (part.shape[1] * part.shape[2]))
+        for low in range(0, len(part), size):
+            some = part[low : low + size]
+            torch.mv(some.flatten(0, 1), theta, out=eta[low : low + size].view(-1))
         return eta if self.offset is None else eta.add_(self.offset[tiles])
 
     def in_units(self, level: float, slope: float) -> TorchRows:
