@@ -7,7 +7,7 @@ import unbin
 from tests.helpers.releases import suppressed
 from unbin.datasets import simulate
 from unbin.families import FAMILIES, Units, get_family
-from unbin.release.units import in_units, out_of_units, units_of
+from unbin.release.units import _order, in_units, out_of_units, units_of
 from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 60, 40
@@ -277,3 +277,19 @@ def test_a_design_in_the_units_of_its_target_is_the_same_design():
     changed = bare.in_units(Units(3.0, 2.0, 3.0, 2.0))
     theta = np.array([0.4, -0.2])
     np.testing.assert_allclose(changed.eta(theta / 2), (bare.eta(theta) - 3.0) / 2.0)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        np.array([2.0]),
+        np.tile([-1.0, 0.5, 3.0], 4000),
+        np.tile([3.0, -1.0, 0.5, 0.5], 4000),
+        np.concatenate([np.zeros(5000), np.arange(5000.0)]),
+        np.concatenate([np.arange(3.0), np.full(9000, 7.0), np.ones(5000)]),
+        np.random.default_rng(0).normal(size=10_000),
+    ],
+    ids=["one", "a table", "ties", "more at the end", "more in the middle", "all different"],
+)
+def test_values_are_sorted_as_numpy_sorts_them(value):
+    assert (_order(value) == np.argsort(value, kind="stable")).all()

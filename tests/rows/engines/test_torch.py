@@ -365,6 +365,14 @@ def same(ours, theirs, rtol=1e-8):
     assert str(ours.diagnostics_) == str(theirs.diagnostics_)
     if ours.method == "likelihood":
         np.testing.assert_allclose(ours.standard_errors_, theirs.standard_errors_, rtol=1e-6)
+        np.testing.assert_allclose(*map(p_values, (ours, theirs)), rtol=1e-5, atol=1e-8)
+
+
+def p_values(model):
+    """Return those of all tests of the specification."""
+    found = model.diagnostics_
+    tests = [each for each in (found.shape, *found.extensions, found.context) if each is not None]
+    return [each.p_value for each in tests]
 
 
 @pytest.mark.parametrize(
