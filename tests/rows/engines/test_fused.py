@@ -104,6 +104,8 @@ def test_kernels_need_a_cuda_device_and_triton(monkeypatch):
         ("gaussian", {"bins": fused.MOST_BINS}, True),
         ("gaussian", {"d": fused.MOST_COLUMNS}, False),
         ("gaussian", {"d": fused.MOST_COLUMNS - 1}, True),
+        ("gaussian", {"d": 63, "bins": fused.MOST_BINS}, True),
+        ("gaussian", {"d": 64, "bins": fused.MOST_BINS}, False),  # too many sums
     ],
 )
 def test_which_passes_are_fused(kernels, family, changed, takes):
@@ -173,6 +175,20 @@ def test_moments_and_checks(kernels, family, how, weights, sizes):
     for covariance, expected in ((True, plain[:3]), (False, few)):
         for ours, theirs in zip(moment_sums(rows, law, free, covariance), expected, strict=True):
             close(ours, theirs)
+
+
+@on_device
+@pytest.mark.parametrize(("d", "n_bins"), [(1, 2), (40, 4), (100, 4), (40, 20)])
+def test_many_columns_and_bins(kernels, d, n_bins):
+    rows = rows_of([60, 35], d=d)
+    law, free = law_of("gaussian", rows, cuts=np.linspace(-2, 2, n_bins - 1))
+    theta = np.linspace(-0.1, 0.1, d + 1)
+    kernels(False)
+    plain = *check_sums(rows, law, free), gram_sums(rows, theta, unweighted)
+    kernels(True)
+    found = *check_sums(rows, law, free), gram_sums(rows, theta, unweighted)
+    for ours, theirs in zip(found, plain, strict=True):
+        close(ours, theirs)
 
 
 @on_device

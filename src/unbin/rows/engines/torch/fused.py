@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 MOST_BINS = 31
 MOST_COLUMNS = 128
 """Bins of a block, and columns of the rows, that a kernel takes."""
+MOST_SUMS = 2048
+"""Bins times columns, both up to a power of 2, whose sums fit the registers."""
+_PER_WARP = 512
+"""Of these sums what a warp holds."""
 _GRAM_COLUMNS = 64
 _CHUNK = 2048
 """Rows that a program of a kernel adds up, at most."""
 _WARP = 32
-"""Rows worked on at a time, one per thread."""
-_FILLED = 64
-"""Rows that a program puts in their place."""
+"""Rows worked on at a time."""
 _INV_ROOT_TWO_PI = 1 / np.sqrt(2 * np.pi)
 
 
@@ -57,8 +59,9 @@ def sums_products(machine: Machine, width: int) -> bool:
 
 def fused_law(rows: TorchRows, law: Law, bins: TensorLaw) -> FusedLaw | None:
     """Return the bins for the kernel of moments; None where plain torch makes them."""
-    few = law.n_bins <= MOST_BINS and law.unit is None
-    return bins.fused() if few and sums_columns(rows.machine, rows.matrix.shape[2]) else None
+    width = rows.matrix.shape[2]
+    few = law.n_bins <= MOST_BINS and _size(law.n_bins, width) <= MOST_SUMS and law.unit is None
+    return bins.fused() if few and sums_columns(rows.machine, width) else None
 
 
 # -- chunks ----------------------------------------------------------------------------------------
@@ -141,8 +144,8 @@ def moments(
         ADJACENT=fused.adjacent, OPEN_LOW=fused.open_low, OPEN_HIGH=fused.open_high,
         HOLDS=not fused.holds, NARROW=fused.ends is not None, POINTS=len(nodes),
         WEIGHTED=rows.weights is not None, CHECKS=checks, ROWS=_WARP,
-        COLUMNS=_power_of_two(width, 16), PADDED=_power_of_two(k + 1, 16),
-        num_warps=1, num_stages=3,
+        COLUMNS=_power_of_two(width, 32), PADDED=_power_of_two(k + 1, 16),
+        num_warps=_size(k, width) // _PER_WARP, num_stages=3 if width <= _WARP else 2,
     )  # fmt: skip
     return chunks.by_block(out)
 
@@ -186,7 +189,7 @@ def _powers(
     _kernels().power_kernel[(len(out),)](
         values, values if weights is None else weights, chunks.first, chunks.last, out,
         WIDTH=width, POWERS=n_powers, WEIGHTED=weights is not None, SHIFTED=shifted,
-        ROWS=max(1024 // columns, 8), COLUMNS=columns, num_warps=4,
+        ROWS=max(4096 // columns, 32), COLUMNS=columns, num_warps=8,
     )  # fmt: skip
     return out
 
@@ -197,8 +200,8 @@ def gram(rows: TorchRows, weights: Tensor) -> Tensor:
     n_chunks = -(-n // (2 * _CHUNK))
     out = torch.empty((n_chunks, width, width), dtype=torch.float64, device=weights.device)
     _kernels().gram_kernel[(n_chunks,)](
-        rows.matrix, weights, out, n, 2 * _CHUNK, WIDTH=width, ROWS=64,
-        COLUMNS=_power_of_two(width, 16), num_warps=4, num_stages=2,
+        rows.matrix, weights, out, n, 2 * _CHUNK, WIDTH=width, ROWS=_WARP,
+        COLUMNS=_power_of_two(width, 16), num_warps=1 if width <= _WARP else 4, num_stages=2,
     )  # fmt: skip
     return out.sum(dim=0)
 
@@ -206,8 +209,8 @@ def gram(rows: TorchRows, weights: Tensor) -> Tensor:
 def fill(rows: TorchRows, slots: Tensor, x: Tensor, center: Tensor, divide: Tensor) -> None:
     """Put people, columns (n, d) contiguous, where they belong, standardised."""
     width, n = rows.matrix.shape[2], len(slots)
-    _kernels().fill_kernel[(-(-n // _FILLED),)](
-        x, slots, center, divide, rows.matrix, n, WIDTH=width, ROWS=_FILLED,
+    _kernels().fill_kernel[(-(-n // _WARP),)](
+        x, slots, center, divide, rows.matrix, n, WIDTH=width, ROWS=_WARP,
         COLUMNS=_power_of_two(width, 1), num_warps=4,
     )  # fmt: skip
 
@@ -215,6 +218,11 @@ def fill(rows: TorchRows, slots: Tensor, x: Tensor, center: Tensor, divide: Tens
 def _stride(table: Tensor) -> int:
     """Return how far apart the rows of a table are; 0 where one is for all."""
     return 0 if len(table) == 1 else int(table.stride(0))
+
+
+def _size(n_bins: int, width: int) -> int:
+    """Return the sums of bins and columns that a program holds."""
+    return _power_of_two(n_bins + 1, 16) * _power_of_two(width, 32)
 
 
 def _power_of_two(value: int, least: int) -> int:
