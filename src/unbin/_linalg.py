@@ -32,7 +32,7 @@ def like(array: Any, values: Any) -> Any:
     if isinstance(array, np.ndarray):
         return values
     # tensors share memory with arrays where they can, and are never read-only
-    values = np.require(values, requirements=("C", "W"))
+    values = np.require(values, requirements="W")
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
 
 

@@ -9,6 +9,7 @@ tail, on a readable scale.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from unbin._typing import BinArray, BoolArray, FloatArray, IntArray
 from unbin.families import Interval
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublishedCounts:
     """Counts of people in a partition of the domain, block by block.
 
@@ -56,6 +57,11 @@ class PublishedCounts:
     def n_bins(self) -> int:
         """Bins of a block, padding included."""
         return int(self.count.shape[1])
+
+    @cached_property
+    def largest(self) -> IntArray:
+        """The bin of each block that holds most people, (B,)."""
+        return np.asarray(self.count.argmax(axis=1))
 
     @property
     def informative(self) -> bool:

@@ -407,7 +407,7 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
         total = problem.means.mean[blocks] * people / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
     covariance[:, bins, bins] += problem.noise_sd**2
-    residual = like(mean, target.astype(np.float64)) - mean
+    residual = like(mean, target.astype(np.float64, copy=False)) - mean
     if problem.effects is not None:
         residual = residual + part.shift * like(mean, problem.effects.move[blocks])[:, None]
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
@@ -476,7 +476,7 @@ def reference_bins(problem: Problem) -> IntArray:
     """Return the bin left out of each block, -1 for none."""
     if problem.noise_sd > 0:
         return np.full(len(problem.counts.n), -1)
-    return np.asarray(problem.counts.count.argmax(axis=1))
+    return problem.counts.largest
 
 
 def used_statistics(problem: Problem) -> BoolArray:

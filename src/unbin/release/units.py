@@ -80,9 +80,12 @@ def _points(release: Release) -> tuple[FloatArray, FloatArray]:
     """Return a value for everything published, and the people it stands for."""
     histogram, order = release.histogram, release.order_statistics
     lower, upper = histogram.lower, histogram.upper
+    repeats = histogram.repeats()
+    if repeats:
+        lower, upper = (each[: len(each) // repeats] for each in (lower, upper))
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isinf(lower), upper, lower + (upper - lower) / 2)
-    middle = np.where(np.isinf(upper), lower, middle)
+    middle = np.tile(np.where(np.isinf(upper), lower, middle), max(repeats, 1))
     size = np.diff(order.start)
     values = [middle, order.value]
     people = [np.maximum(histogram.count, 0.0), np.repeat(release.n / np.maximum(size, 1), size)]
