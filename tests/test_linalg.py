@@ -8,6 +8,7 @@ from unbin._linalg import (
     bounded_whitening,
     brought,
     inverse_form,
+    largest,
     like,
     long_product,
     solve_scaled,
@@ -102,3 +103,12 @@ def test_arrays_that_are_read_only_become_tensors():
     shared = np.broadcast_to(np.arange(3.0), (2, 3))
     assert like(beside, shared).tolist() == shared.tolist()
     assert like(np.zeros(1), shared) is shared
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 9])
+@pytest.mark.parametrize(
+    "values", [[], [2.0], [1, 5, 5, 5, 2, 5], [3, np.nan, 7, 1, np.nan], [np.inf, 1, -np.inf, 2]]
+)
+def test_the_largest_are_those_of_a_stable_sort(values, size):
+    values = np.array(values, dtype=float)
+    assert largest(values, size).tolist() == np.argsort(-values, kind="stable")[:size].tolist()

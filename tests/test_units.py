@@ -7,7 +7,8 @@ import unbin
 from tests.helpers.releases import suppressed
 from unbin.datasets import simulate
 from unbin.families import FAMILIES, Units, get_family
-from unbin.release.units import _order, in_units, out_of_units, units_of
+from unbin.release import units
+from unbin.release.units import in_units, out_of_units, units_of
 from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 60, 40
@@ -279,17 +280,12 @@ def test_a_design_in_the_units_of_its_target_is_the_same_design():
     np.testing.assert_allclose(changed.eta(theta / 2), (bare.eta(theta) - 3.0) / 2.0)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        np.array([2.0]),
-        np.tile([-1.0, 0.5, 3.0], 4000),
-        np.tile([3.0, -1.0, 0.5, 0.5], 4000),
-        np.concatenate([np.zeros(5000), np.arange(5000.0)]),
-        np.concatenate([np.arange(3.0), np.full(9000, 7.0), np.ones(5000)]),
-        np.random.default_rng(0).normal(size=10_000),
-    ],
-    ids=["one", "a table", "ties", "more at the end", "more in the middle", "all different"],
-)
-def test_values_are_sorted_as_numpy_sorts_them(value):
-    assert (_order(value) == np.argsort(value, kind="stable")).all()
+@pytest.mark.parametrize("seed", range(5))
+def test_pooled_blocks_have_the_units_of_all_of_them(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    y, block = rng.normal(size=400) ** 3, np.repeat(np.arange(40).astype(str), 10)
+    release = unbin.aggregate(y, block, 5)
+    pooled = units_of(release, get_family("gaussian"))
+    monkeypatch.setattr(units, "_FEW_BLOCKS", 10**9)
+    alone = units_of(release, get_family("gaussian"))
+    assert (pooled.center, pooled.scale) == pytest.approx((alone.center, alone.scale), rel=1e-14)

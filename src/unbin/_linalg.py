@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 
 JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then has no information."""
@@ -34,6 +34,16 @@ def like(array: Any, values: Any) -> Any:
     # tensors share memory with arrays where they can, and are never read-only
     values = np.require(values, requirements="W")
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
+
+
+def largest(values: FloatArray, size: int) -> IntArray:
+    """Return the places of the largest values, largest first, of equal ones the first."""
+    places = np.arange(len(values))
+    if 0 < size < len(values):
+        first = np.partition(values, -size)[-size:]
+        if not np.isnan(first).any():  # NaN would seem to be the largest, and is the last
+            places = np.flatnonzero(values >= first[0])
+    return np.asarray(places[np.argsort(-values[places], kind="stable")][:size])
 
 
 def brought(values: Any) -> Any:

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import FloatArray
 from unbin.families import Family, Units
 from unbin.release.release import Release
 
-_FIRST = 4096
-"""Values among which those of a table are looked for."""
+_FEW_BLOCKS = 3
+"""Blocks with the same bins from which on these are pooled."""
 _CONSTANT = 1e-12
 """A spread below this share of the center is rounding."""
 _QUARTILES_OF_A_NORMAL = 1.349
@@ -79,16 +79,18 @@ def _several(releases: Release | Sequence[Release]) -> Sequence[Release]:
 def _points(release: Release) -> tuple[FloatArray, FloatArray]:
     """Return a value for everything published, and the people it stands for."""
     histogram, order = release.histogram, release.order_statistics
-    lower, upper = histogram.lower, histogram.upper
-    repeats = histogram.repeats()
-    if repeats:
-        lower, upper = (each[: len(each) // repeats] for each in (lower, upper))
+    lower, upper, count = histogram.lower, histogram.upper, np.maximum(histogram.count, 0.0)
+    if histogram.repeats() > _FEW_BLOCKS:
+        # quantiles see the first and the last of equal values, and how many are between
+        count = count.reshape(histogram.repeats(), -1)
+        count = np.concatenate([count[0], count[1:-1].sum(axis=0), count[-1]])
+        lower, upper = lower[: len(count)], upper[: len(count)]
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isinf(lower), upper, lower + (upper - lower) / 2)
-    middle = np.tile(np.where(np.isinf(upper), lower, middle), max(repeats, 1))
+    middle = np.where(np.isinf(upper), lower, middle)
     size = np.diff(order.start)
     values = [middle, order.value]
-    people = [np.maximum(histogram.count, 0.0), np.repeat(release.n / np.maximum(size, 1), size)]
+    people = [count, np.repeat(release.n / np.maximum(size, 1), size)]
     if release.means is not None:
         values, people = [*values, release.means], [*people, release.n.astype(float)]
     value, weight = np.concatenate(values), np.concatenate(people)
@@ -104,7 +106,7 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
     if not len(value):
         return 0.0, 1.0
     weight = weight if weight.sum() > 0 else np.ones(len(value))
-    order = _order(value)
+    order = np.argsort(value, kind="stable")
     value, weight = value[order], weight[order]
     position = (np.cumsum(weight) - weight / 2) / weight.sum()
     low, center, high = np.interp([0.25, 0.5, 0.75], position, value)
@@ -112,17 +114,3 @@ def _typical(value: FloatArray, weight: FloatArray) -> tuple[float, float]:
         if spread > _CONSTANT * max(abs(low), abs(high)):
             return float(center), float(spread)
     return float(center), 1.0
-
-
-def _order(value: FloatArray) -> IntArray:
-    """Return the order of values, ties as they come.
-
-    A table repeats those of its first blocks: their places among them, small whole numbers, are
-    sorted several times as fast.
-    """
-    listed = np.unique(value[:_FIRST])
-    for asked in (value[-_FIRST:], value):
-        place = np.searchsorted(listed, asked).clip(0, len(listed) - 1).astype(np.uint16)
-        if (listed[place] != asked).any():
-            return np.argsort(value, kind="stable")
-    return np.argsort(place, kind="stable")
