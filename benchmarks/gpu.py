@@ -197,7 +197,7 @@ def large(args: argparse.Namespace) -> None:
             on_gpu = clock.where.startswith("cuda")
             peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else float("nan")
             print(
-                f"{family:>9}{method:>12}{n_blocks:9,}{seconds:8.3f}{LIMITS.get(n_blocks, 0):7.1f}"
+                f"{family:>9}{method:>12}{n_blocks:9,}{seconds:8.3f}{limit_of(method, n_blocks):>7}"
                 f"{model.n_iter_:8d}{peak:10.1f}  {model.status_.name}",
                 flush=True,
             )
@@ -217,6 +217,10 @@ def large(args: argparse.Namespace) -> None:
         del people
     print("\nwhere the time goes (phases are waited for, so a little slower than above)")
     print("\n".join(details), flush=True)
+
+
+def limit_of(method: str, n_blocks: int) -> str:
+    return str(LIMITS.get(n_blocks, "-")) if method == "likelihood" else "-"
 
 
 def operations(people: People, family: str, method: str, args: argparse.Namespace) -> str:

@@ -83,14 +83,26 @@ def law_of(name, rows, *, cuts=(-1.0, 0.0, 0.9), own=False, apart=False, unit=No
 # -- where they are used ---------------------------------------------------------------------------
 
 
-def test_kernels_need_a_cuda_device_and_triton(monkeypatch):
-    there = machine.Machine(SimpleNamespace(type="cuda"), torch.float64)
-    here = machine.Machine(SimpleNamespace(type="cpu"), torch.float64)
-    monkeypatch.setattr(machine, "find_spec", lambda name: name)
-    assert there.has_kernels
-    assert not here.has_kernels
-    monkeypatch.setattr(machine, "find_spec", lambda _: None)
-    assert not there.has_kernels
+@pytest.mark.parametrize(
+    ("changed", "takes"),
+    [
+        ({}, True),
+        ({"device": "cpu"}, False),
+        ({"capability": (7, 5)}, False),
+        ({"hip": "6.2"}, False),
+        ({"triton": (3, 5)}, False),
+        ({"triton": (0,)}, False),
+        ({"triton": (4, 0), "capability": (10, 0)}, True),
+    ],
+)
+def test_which_machines_have_kernels(monkeypatch, changed, takes):
+    monkeypatch.setattr(
+        torch.cuda, "get_device_capability", lambda _: changed.get("capability", (9, 0))
+    )
+    monkeypatch.setattr(torch.version, "hip", changed.get("hip"))
+    monkeypatch.setattr(machine, "triton_version", lambda: changed.get("triton", (3, 6)))
+    device = SimpleNamespace(type=changed.get("device", "cuda"))
+    assert machine.Machine(device, torch.float64).has_kernels is takes
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ form and tables without means, where bins and columns are few enough for the reg
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -42,6 +43,13 @@ _INV_ROOT_TWO_PI = 1 / np.sqrt(2 * np.pi)
 def _kernels() -> Any:
     """Import the kernels: Triton is there on CUDA machines only."""
     return import_module("unbin.rows.engines.torch.kernels")
+
+
+def _run(kernel: str, n_programs: int, first: Tensor, *args: Any, **options: Any) -> None:
+    """Start a kernel where its first argument lies."""
+    on_gpu = first.device.type == "cuda"
+    with torch.cuda.device(first.device) if on_gpu else nullcontext():
+        getattr(_kernels(), kernel)[(n_programs,)](first, *args, **options)
 
 
 # -- where kernels are used ------------------------------------------------------------------------
@@ -134,8 +142,8 @@ def moments(
     numbers = [np.sqrt(0.5) / sigma, _INV_ROOT_TWO_PI / sigma, 1 / sigma, NARROW]
     people = rows.matrix if rows.weights is None else rows.weights.double()
     ends = fused.edges if fused.ends is None else fused.ends
-    _kernels().moment_kernel[(len(out),)](
-        rows.matrix, rows.eta(theta).double(), people,
+    _run(
+        "moment_kernel", len(out), rows.matrix, rows.eta(theta).double(), people,
         chunks.first, chunks.last, chunks.block,
         fused.edges, fused.shares, ends, move, sd,
         torch.as_tensor([*nodes, *weights], **send), torch.as_tensor(numbers, **send), out,
@@ -186,8 +194,9 @@ def _powers(
     shape = (len(chunks.first), n_powers, width)
     out = torch.empty(shape, dtype=torch.float64, device=values.device)
     columns = _power_of_two(width, 1)
-    _kernels().power_kernel[(len(out),)](
-        values, values if weights is None else weights, chunks.first, chunks.last, out,
+    _run(
+        "power_kernel", len(out), values, values if weights is None else weights, chunks.first,
+        chunks.last, out,
         WIDTH=width, POWERS=n_powers, WEIGHTED=weights is not None, SHIFTED=shifted,
         ROWS=max(4096 // columns, 32), COLUMNS=columns, num_warps=8,
     )  # fmt: skip
@@ -199,8 +208,8 @@ def gram(rows: TorchRows, weights: Tensor) -> Tensor:
     width, n = rows.matrix.shape[2], weights.numel()
     n_chunks = -(-n // (2 * _CHUNK))
     out = torch.empty((n_chunks, width, width), dtype=torch.float64, device=weights.device)
-    _kernels().gram_kernel[(n_chunks,)](
-        rows.matrix, weights, out, n, 2 * _CHUNK, WIDTH=width, ROWS=_WARP,
+    _run(
+        "gram_kernel", n_chunks, rows.matrix, weights, out, n, 2 * _CHUNK, WIDTH=width, ROWS=_WARP,
         COLUMNS=_power_of_two(width, 16), num_warps=1 if width <= _WARP else 4, num_stages=2,
     )  # fmt: skip
     return out.sum(dim=0)
@@ -209,8 +218,9 @@ def gram(rows: TorchRows, weights: Tensor) -> Tensor:
 def fill(rows: TorchRows, slots: Tensor, x: Tensor, center: Tensor, divide: Tensor) -> None:
     """Put people, columns (n, d) contiguous, where they belong, standardised."""
     width, n = rows.matrix.shape[2], len(slots)
-    _kernels().fill_kernel[(-(-n // _WARP),)](
-        x, slots, center, divide, rows.matrix, n, WIDTH=width, ROWS=_WARP,
+    _run(
+        "fill_kernel", -(-n // _WARP), x, slots, center, divide, rows.matrix, n, WIDTH=width,
+        ROWS=_WARP,
         COLUMNS=_power_of_two(width, 1), num_warps=4,
     )  # fmt: skip
 
