@@ -26,6 +26,7 @@ import unbin
 import unbin.families
 import unbin.fitting.methods
 import unbin.likelihood.fit
+import unbin.likelihood.inference
 import unbin.likelihood.scoring
 import unbin.matching.fit
 from unbin.release import Release, tables
@@ -37,9 +38,10 @@ from unbin.rows.engines.torch import machine as machines
 from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.tiles import TorchRows
 
-LIMIT_S, LIMIT_TIMES = 3.0, 20.0
+LIMITS, LIMIT_TIMES = {1_000: 0.4, 100_000: 0.8}, 20.0
+"""Seconds of a likelihood fit by blocks, and how many times the local engine's they are."""
 KERNELS = ("gram_sums", "row_sums", "extremes", "eta_sums", "moment_sums", "score_rows")
-KERNELS += ("count_sums", "bin_value_sums", "matching_sums")
+KERNELS += ("count_sums", "bin_value_sums", "matching_sums", "check_rows", "power_sums")
 CASES = (("gaussian", "likelihood"), ("ordinal", "likelihood"), ("gaussian", "matching"))
 
 
@@ -128,6 +130,8 @@ def watched(clock: Clock) -> Any:
         (unbin.likelihood.fit, "make_problem", "published counts laid out"),
         (unbin.likelihood.fit, "starting_point", "start (kernels included)"),
         (unbin.likelihood.fit, "score_sums", "pass (kernel and host)"),
+        (unbin.likelihood.fit, "infer", "inference (kernels included)"),
+        (unbin.likelihood.inference, "specify", "  of it specification"),
         (unbin.likelihood.scoring, "score_sums", "pass (kernel and host)"),
         (unbin.matching.fit, "matching_bounds", "rank bounds"),
         (unbin.matching.fit, "block_means_start", "start (kernels included)"),
@@ -193,7 +197,7 @@ def large(args: argparse.Namespace) -> None:
             on_gpu = clock.where.startswith("cuda")
             peak = torch.cuda.max_memory_allocated() / 2**30 if on_gpu else float("nan")
             print(
-                f"{family:>9}{method:>12}{n_blocks:9,}{seconds:8.2f}{LIMIT_S:7.0f}"
+                f"{family:>9}{method:>12}{n_blocks:9,}{seconds:8.3f}{limit_of(method, n_blocks):>7}"
                 f"{model.n_iter_:8d}{peak:10.1f}  {model.status_.name}",
                 flush=True,
             )
@@ -213,6 +217,10 @@ def large(args: argparse.Namespace) -> None:
         del people
     print("\nwhere the time goes (phases are waited for, so a little slower than above)")
     print("\n".join(details), flush=True)
+
+
+def limit_of(method: str, n_blocks: int) -> str:
+    return str(LIMITS.get(n_blocks, "-")) if method == "likelihood" else "-"
 
 
 def operations(people: People, family: str, method: str, args: argparse.Namespace) -> str:
@@ -237,7 +245,7 @@ def tiles(args: argparse.Namespace) -> None:
     """Time what passes are made of, some tiles at a time, scaled up to all people."""
     people = draw(1 << 22, args.d, max(1, (1 << 22) * args.blocks[0] // args.n), 10, args.device)
     opened = engine.TorchEngine(Options(n_threads=1, device=args.device, dtype=args.dtype))
-    blocks = opened.blocks(people.block, len(people.X))
+    blocks, _ = opened.blocks(people.block, len(people.X))
     design = opened.rows(people.X, blocks, None).design(Layout(fit_intercept=True))
     rows, machine = design.parts[0], opened.machine
     tiles = rows.batches(args.bins + 1)[0]
@@ -272,8 +280,8 @@ def tiles(args: argparse.Namespace) -> None:
         "products of q (mask and bmm)": lambda: (
             (q * part[..., 0]).transpose(0, 1) @ q.permute(1, 2, 0)
         ),
-        "tiles of a block added up": lambda: rows._add_up(
-            values.flatten(1), tiles, *rows._blocks(tiles)
+        "tiles of a block added up": lambda: rows.add_up(
+            values.flatten(1), tiles, *rows.block_range(tiles)
         ),
         "xᵀ residual (bmm)": lambda: torch.bmm(eta[:, None], part).sum(dim=(0, 1)),
         "xᵀ residual (one product)": lambda: eta.view(-1) @ flat,

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from unbin import _linalg
-from unbin._linalg import bounded_whitening, inverse_form, solve_scaled, whitening
+from unbin._linalg import (
+    bounded_whitening,
+    brought,
+    inverse_form,
+    largest,
+    like,
+    long_product,
+    solve_scaled,
+    whitening,
+)
 
 SINGULAR = np.ones((4, 4)) + np.diag([1.0, 1.0, 0.0, 0.0])  # the last two are the same
 
@@ -75,3 +84,31 @@ def test_the_inverse_form_is_that_of_the_pseudo_inverse():
     assert (value, rank) == (pytest.approx(vector @ np.linalg.solve(matrix, vector)), 5)
     value, rank = inverse_form(np.array([0.0, 2.0, 0.0]), np.diag([0.0, 4.0, 0.0]))
     assert (value, rank) == (pytest.approx(1.0), 1)
+
+
+@pytest.mark.parametrize("n", [0, 5, 512, 1300])
+@pytest.mark.parametrize("columns", [3, 0])
+def test_products_of_tensors_are_those_of_arrays(n, columns):
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(n, columns)), rng.normal(size=(n, 4))
+    found = long_product(torch.as_tensor(a), torch.as_tensor(b))
+    np.testing.assert_allclose(brought(found), a.T @ b, atol=1e-12)
+    np.testing.assert_array_equal(long_product(a, b), a.T @ b)
+
+
+def test_arrays_that_are_read_only_become_tensors():
+    torch = pytest.importorskip("torch")
+    beside = torch.zeros(1, dtype=torch.float64)
+    shared = np.broadcast_to(np.arange(3.0), (2, 3))
+    assert like(beside, shared).tolist() == shared.tolist()
+    assert like(np.zeros(1), shared) is shared
+
+
+@pytest.mark.parametrize("size", [0, 1, 3, 9])
+@pytest.mark.parametrize(
+    "values", [[], [2.0], [1, 5, 5, 5, 2, 5], [3, np.nan, 7, 1, np.nan], [np.inf, 1, -np.inf, 2]]
+)
+def test_the_largest_are_those_of_a_stable_sort(values, size):
+    values = np.array(values, dtype=float)
+    assert largest(values, size).tolist() == np.argsort(-values, kind="stable")[:size].tolist()

@@ -7,6 +7,7 @@ import unbin
 from tests.helpers.releases import suppressed
 from unbin.datasets import simulate
 from unbin.families import FAMILIES, Units, get_family
+from unbin.release import units
 from unbin.release.units import in_units, out_of_units, units_of
 from unbin.rows.design import lay_out
 
@@ -277,3 +278,14 @@ def test_a_design_in_the_units_of_its_target_is_the_same_design():
     changed = bare.in_units(Units(3.0, 2.0, 3.0, 2.0))
     theta = np.array([0.4, -0.2])
     np.testing.assert_allclose(changed.eta(theta / 2), (bare.eta(theta) - 3.0) / 2.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pooled_blocks_have_the_units_of_all_of_them(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    y, block = rng.normal(size=400) ** 3, np.repeat(np.arange(40).astype(str), 10)
+    release = unbin.aggregate(y, block, 5)
+    pooled = units_of(release, get_family("gaussian"))
+    monkeypatch.setattr(units, "_FEW_BLOCKS", 10**9)
+    alone = units_of(release, get_family("gaussian"))
+    assert (pooled.center, pooled.scale) == pytest.approx((alone.center, alone.scale), rel=1e-14)

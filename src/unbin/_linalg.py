@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 
 JITTER = 1e-6
 """Added to the variance of every statistic: a bin that can hold nobody then has no information."""
@@ -16,6 +16,8 @@ _MANY = 300
 """Rows from which Cholesky, many times faster, is tried before an eigendecomposition."""
 NOTHING = 1e-290
 """A diagonal below this is no information: divided out of its row and column it would overflow."""
+_LONG = 512
+"""Rows of long matrices that a device multiplies at a time."""
 _FLAT = 1e-10
 """Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
@@ -25,11 +27,38 @@ def namespace(array: Any) -> Any:
     return np if isinstance(array, np.ndarray | np.generic) else sys.modules["torch"]
 
 
-def like(array: Any, values: FloatArray) -> Any:
+def like(array: Any, values: Any) -> Any:
     """Return numbers as an array of the same kind, in the same place: a tensor beside tensors."""
     if isinstance(array, np.ndarray):
         return values
+    # tensors share memory with arrays where they can, and are never read-only
+    values = np.require(values, requirements="W")
     return namespace(array).as_tensor(values, dtype=array.dtype, device=array.device)
+
+
+def largest(values: FloatArray, size: int) -> IntArray:
+    """Return the places of the largest values, largest first, of equal ones the first."""
+    places = np.arange(len(values))
+    if 0 < size < len(values):
+        first = np.partition(values, -size)[-size:]
+        if not np.isnan(first).any():  # NaN would seem to be the largest, and is the last
+            places = np.flatnonzero(values >= first[0])
+    return np.asarray(places[np.argsort(-values[places], kind="stable")][:size])
+
+
+def brought(values: Any) -> Any:
+    """Return an array as it is, and a tensor as an array."""
+    return values if isinstance(values, np.ndarray) else values.cpu().numpy()
+
+
+def long_product(a: Any, b: Any) -> Any:
+    """Return aᵀ b of two matrices with many rows; of tensors some at a time, to keep a GPU busy."""
+    if isinstance(a, np.ndarray):
+        return a.T @ b
+    tiles = len(a) // _LONG
+    whole = tiles * _LONG
+    left, right = (each[:whole].reshape(tiles, _LONG, each.shape[1]) for each in (a, b))
+    return (left.swapaxes(1, 2) @ right).sum(0) + a[whole:].T @ b[whole:]
 
 
 # -- symmetric matrices that may be singular -------------------------------------------------------

@@ -428,3 +428,20 @@ def test_rank_bounds_of_a_contradiction():
     release = release.combine(Release.from_quantiles(median, block=None))
     with pytest.raises(ReleaseError, match="at least 0 and at most -1"):
         rank_bounds(release.align(["all"] * 4).release, Interval(-INF, INF))
+
+
+@pytest.mark.parametrize(
+    ("start", "lower", "upper", "repeats"),
+    [
+        ([0, 2, 4], [0, 1, 0, 1], [1, 2, 1, 2], 2),
+        ([0, 2, 4], [0, 1, 0, 1], [1, 2, 1, 3], 0),
+        ([0, 2, 4], [0, 1, -1, 1], [1, 2, 1, 2], 0),
+        ([0, 1, 4], [0, 0, 1, 2], [9, 1, 2, 3], 0),
+        ([0, 0, 0], [], [], 0),
+    ],
+    ids=["the same", "another upper end", "another lower end", "more bins", "no bins"],
+)
+def test_whether_bins_repeat(start, lower, upper, repeats):
+    ends = (np.array(each, dtype=float) for each in (lower, upper))
+    table = Histogram(np.array(start), *ends, np.ones(len(lower), dtype=np.int64))
+    assert table.repeats() == repeats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.families.base import as_rows, share_edges
 from unbin.families.elementary import TILE, exp_below_one
-from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
+from unbin.families.tensors import FusedLaw, Machine, Tensor, TensorLaw, place_edges, torch
 
 NARROW = 1e-3
 """A bin with less than this share of the tail beyond it is density times width: the difference
@@ -43,6 +44,8 @@ def _scaled_erfcx(t: Any) -> Any:
 # two short chains of multiply-adds run at the same time
 _POWERS = chebyshev.cheb2poly(chebyshev.chebinterpolate(_scaled_erfcx, 20))
 _EVEN, _ODD = _POWERS[::2][::-1].copy(), _POWERS[1::2][::-1].copy()
+TAIL = (tuple(_EVEN.tolist()), tuple(_ODD.tolist()), _CENTRE)
+"""The polynomials and their centre, for kernels on a device."""
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -237,6 +240,17 @@ class NormalBins(TensorLaw):
             f = 0.5 * width * _INV_ROOT_TWO_PI * torch.exp(-0.5 * a * a)
             better += torch.stack([f, f * a / self.sigma, f * (a * a - 1)])
         found[:, k] = torch.where(narrow, better, found[:, k])
+
+    def fused(self) -> FusedLaw:
+        """Return edges as multiples of sigma sqrt 2, and which bins hold anything."""
+        low, high = self.given
+        far = _FARTHEST["torch.float64"]
+        edges = np.clip(share_edges(low, high)[0] * self.unit, -far, far)
+        found = self._fused(edges, (low < high).astype(np.float64), self.sigma)
+        if not len(self.narrow):
+            return found
+        ends = np.clip(np.hstack([low, high]), -far, far)
+        return replace(found, ends=self.machine.send(ends, torch.float64))
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return eta plus the variance times the score of the bin."""

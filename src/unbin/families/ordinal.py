@@ -26,7 +26,7 @@ from unbin.families.base import (
 from unbin.families.coordinates import Coordinates
 from unbin.families.elementary import SMALLEST_EXPONENT, TILE, exp_below_one
 from unbin.families.links import IdentityLink
-from unbin.families.tensors import Machine, Tensor, TensorLaw, place_edges, torch
+from unbin.families.tensors import FusedLaw, Machine, Tensor, TensorLaw, place_edges, torch
 
 _NARROW_WIDTH = 1e-4
 """Below this the middle of a bin is its mean to 1e-9."""
@@ -231,6 +231,11 @@ class LogisticBins(TensorLaw):
         torch.mul(below_high, above_low, out=found[0]).mul_(self.width(blocks))
         torch.sub(below_low, above_high, out=found[1]).mul_(found[0])
         return found
+
+    def fused(self) -> FusedLaw:
+        """Return thresholds, and the share 1 - exp(low - high) of each bin."""
+        low, high = self.given
+        return self._fused(share_edges(low, high)[0], _share_between(low, high), None)
 
     def means(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return the means within bins as ``Ordinal.bin_means`` does."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -46,6 +47,39 @@ def place_edges(edges: FloatArray | BoolArray, machine: Machine) -> Callable[[Te
     return lambda blocks: first[:, blocks, None]
 
 
+@dataclass(frozen=True, slots=True)
+class FusedLaw:
+    """Bins that one kernel works out together with their sums (see ``rows/engines/torch``).
+
+    Attributes
+    ----------
+    edges : (1, E) or (B, E) tensor
+        In the units of the kernel, for all blocks or by block.
+    shares : (1, K) or (B, K) tensor
+        What bins are multiplied by.
+    adjacent : bool
+        Whether a bin begins at the edge where the one before ends; else edges are all lower ends
+        and then all upper ones.
+    open_low, open_high : bool
+        Whether the first bin has no lower end in any block, and the last one no upper end.
+    sigma : float or None
+        Of a normal law; None of a logistic one.
+    ends : (1, 2 K) or (B, 2 K) tensor, optional
+        Lower and upper ends in units of the target, where bins may be narrow.
+    holds : bool
+        Whether no bin is empty.
+    """
+
+    edges: Tensor
+    shares: Tensor
+    adjacent: bool
+    open_low: bool
+    open_high: bool
+    sigma: float | None = None
+    ends: Tensor | None = None
+    holds: bool = True
+
+
 class TensorLaw:
     """Bins between edges on a device, at some nuisance parameters."""
 
@@ -56,6 +90,7 @@ class TensorLaw:
         self.edges = place_edges(edges, machine)
         self.low, self.high = place_edges(low, machine), place_edges(high, machine)
         self.holds = None if (low < high).all() else place_edges(low < high, machine)
+        self.machine, self.given = machine, (low, high)
 
     def bins(self, eta: Tensor, blocks: Tensor) -> Tensor:
         """Return probabilities of bins, derivatives in eta and in nuisance parameters, stacked.
@@ -76,9 +111,25 @@ class TensorLaw:
         """Return E[y | bin], (K, t, tile), perhaps a little outside of the bin."""
         raise NotImplementedError
 
+    def fused(self) -> FusedLaw | None:
+        """Return the bins for a fused kernel; None where there is none for the law."""
+        return None
+
     def ends(self, blocks: Tensor) -> tuple[Tensor, Tensor]:
         """Return lower and upper ends of the bins."""
         return self.low(blocks), self.high(blocks)
+
+    def _fused(self, edges: FloatArray, shares: FloatArray, sigma: float | None) -> FusedLaw:
+        low, high = self.given
+        return FusedLaw(
+            self.machine.send(np.ascontiguousarray(edges), torch.float64),
+            self.machine.send(np.ascontiguousarray(shares), torch.float64),
+            self.adjacent,
+            open_low=bool(np.isneginf(low[:, 0]).all()),
+            open_high=bool(np.isposinf(high[:, -1]).all()),
+            sigma=sigma,
+            holds=self.holds is None,
+        )
 
     def sides(self, values: Tensor) -> tuple[Tensor, Tensor]:
         """Split values at edges into those at lower and at upper ends."""

@@ -9,6 +9,7 @@ tail, on a readable scale.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from unbin._typing import BinArray, BoolArray, FloatArray, IntArray
 from unbin.families import Interval
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PublishedCounts:
     """Counts of people in a partition of the domain, block by block.
 
@@ -57,6 +58,11 @@ class PublishedCounts:
         """Bins of a block, padding included."""
         return int(self.count.shape[1])
 
+    @cached_property
+    def largest(self) -> IntArray:
+        """The bin of each block that holds most people, (B,)."""
+        return np.asarray(self.count.argmax(axis=1))
+
     @property
     def informative(self) -> bool:
         """Whether any block has counts in more than one bin."""
@@ -70,8 +76,9 @@ class PublishedCounts:
 
     def valid(self, blocks: slice = slice(None)) -> BoolArray:
         """Mark the bins of some blocks that are not padding, shape (b, K)."""
-        real = self.lower <= self.upper
-        return np.asarray((real if self.shared else real[blocks]) & self.known[blocks, None])
+        real, known = self.lower <= self.upper, self.known[blocks]
+        real = np.broadcast_to(real if self.shared else real[blocks], (len(known), self.n_bins))
+        return real if known.all() else np.asarray(real & known[:, None])
 
     def cuts(self) -> FloatArray:
         """Return where the bins end but the last, (K - 1,) or (B, K - 1); infinity in padding."""
@@ -101,9 +108,13 @@ class PublishedCounts:
 
     def log_score(self, expected: FloatArray) -> float:
         """Return Σ c log(m / n) per person of the blocks with counts, m (B, K) expected counts."""
-        share = np.maximum(expected, 1e-300) / self.n[:, None]
-        total = np.where(self.valid(), self.count * np.log(share), 0.0).sum()
-        return float(total / max(int(self.n[self.known].sum()), 1))
+        told = np.maximum(expected, 1e-300)
+        np.log(told, out=told)
+        told -= np.log(self.n)[:, None]
+        told *= self.count
+        if not (self.shared and self.known.all()):
+            told[~self.valid()] = 0.0
+        return float(told.sum() / max(int(self.n[self.known].sum()), 1))
 
 
 def bins_holding(cuts: FloatArray, upper: FloatArray) -> BinArray:
@@ -212,10 +223,8 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     An open end has the mean excess that makes its density meet its neighbour's, between a quarter
     of and twice the neighbour's width. Padding gets 0.
     """
-    shape = counts.count.shape
-    lower, upper = (np.broadcast_to(edge, shape) for edge in (counts.lower, counts.upper))
-    if counts.whole:
-        lower, upper = (np.broadcast_to(edge, shape) for edge in counts.halfway())
+    ends = counts.halfway() if counts.whole else (counts.lower, counts.upper)
+    lower, upper = np.atleast_2d(*ends)  # one row where all blocks share their bins
     width = upper - lower
     inner = np.isfinite(width) & (width >= 0)
     share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count
@@ -227,7 +236,8 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     result = np.where(below, np.where(below, upper, 0.0) - scale, result)
     scale = _tail(share + 0.5, np.roll(density, 1, axis=1), np.roll(width, 1, axis=1), fallback)
     above = np.isposinf(upper) & np.isfinite(lower)
-    return np.where(above, np.where(above, lower, 0.0) + scale, result)
+    result = np.where(above, np.where(above, lower, 0.0) + scale, result)
+    return np.broadcast_to(result, counts.count.shape)
 
 
 def _typical(width: FloatArray, inner: BoolArray) -> float:

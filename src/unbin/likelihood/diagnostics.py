@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from unbin._html import sentences
-from unbin._linalg import solve_scaled
+from unbin._linalg import largest, solve_scaled
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.families import Family
 from unbin.likelihood.evidence import told_by_person
@@ -193,7 +193,7 @@ def diagnose(
     design: Design, release: Release, family: Family, fit: LikelihoodFit, d: int
 ) -> Diagnostics:
     """Judge a likelihood fit; the first ``d`` slopes are of features, further ones contextual."""
-    found = _judged(design, family, fit, d, [str(block) for block in release.blocks])
+    found = _judged(design, family, fit, d, release.blocks.tolist())
     return replace(found, influence=influence_of(design, [release], [fit], d))
 
 
@@ -223,7 +223,7 @@ def influence_of(
     shift = np.concatenate(moved)[:, first : first + d]
     table = np.repeat(np.arange(len(moved)), [len(each) for each in moved])
     block = np.concatenate([release.blocks for release in releases])
-    order = np.argsort(-np.abs(shift).max(axis=1, initial=0.0), kind="stable")[:_MOST_INFLUENTIAL]
+    order = largest(np.abs(shift).max(axis=1, initial=0.0), _MOST_INFLUENTIAL)
     return Influence(table[order], block[order], shift[order])
 
 

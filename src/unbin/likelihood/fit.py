@@ -447,6 +447,7 @@ def _null_score(problem: Problem) -> float:
         return -np.inf
     counts, family = problem.counts, problem.family
     theta, nuisance = problem.coordinates.split(null_point(problem))
-    eta = np.full(len(counts.n), theta[0] if problem.design.fit_intercept else 0.0)
+    # everybody has the same probabilities where blocks share their bins
+    eta = np.full(len(np.atleast_2d(counts.lower)), theta[0] if problem.design.fit_intercept else 0)
     share = family.bins(eta, counts.lower, counts.upper, nuisance).probability
     return counts.log_score(share * counts.n[:, None])

@@ -22,8 +22,8 @@ from enum import Enum
 import numpy as np
 from scipy.special import chdtrc
 
-from unbin._linalg import inverse_form, solve_scaled
-from unbin._typing import BoolArray, FloatArray
+from unbin._linalg import inverse_form, largest, solve_scaled
+from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin._watching import Status
 from unbin.families import Units
 from unbin.likelihood.composite import composite_sums
@@ -510,10 +510,9 @@ def _goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> Good
     return GoodnessOfFit(misfit, df, ratio, float(chdtrc(df / stretch, misfit / stretch)))
 
 
-def worst_blocks(fit: LikelihoodFit, size: int = 5) -> FloatArray:
+def worst_blocks(fit: LikelihoodFit, size: int = 5) -> IntArray:
     """Return the places of the blocks that fit worst, by their excess over what is expected."""
-    excess = excess_misfit(fit.block_misfit, fit.block_df)
-    return np.asarray(np.argsort(-excess, kind="stable")[:size])
+    return largest(excess_misfit(fit.block_misfit, fit.block_df), size)
 
 
 def excess_misfit(misfit: FloatArray, df: FloatArray) -> FloatArray:

@@ -135,4 +135,4 @@ def _weights(table: Problem, said: Evidence) -> FloatArray:
         known = used.any(axis=1)
         common = solve_scaled(sigma[known].sum(axis=0), said.derivative[known, :, n:].sum(axis=0))
         weight[:, :, n:] = common * used[:, :, None]
-    return weight
+    return np.asarray(weight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,8 +114,12 @@ class Law:
             shape = (-1, *[1] * (eta.ndim - 1))
             eta = eta + like(eta, self.effects.move)[codes].reshape(shape)
             sd = like(eta, self.effects.sd)[codes].reshape(shape)
-        moves, _ = effect_points(float(self.block_variance > 0), self.nodes)
+        moves, _ = self.quadrature()
         return [eta + sd * move if move else eta for move in moves]
+
+    def quadrature(self) -> tuple[list[float], list[float]]:
+        """Return the points of the random block intercept, in its spreads, and their weights."""
+        return effect_points(float(self.block_variance > 0), self.nodes)
 
     def average(self, values: list[Any]) -> Any:
         """Return the mean over the quadrature points, of arrays or of tensors."""
@@ -192,6 +197,7 @@ def edges_of(
     return lower[codes], upper[codes]
 
 
+@cache
 def effect_points(sd: float, nodes: int) -> tuple[list[float], list[float]]:
     """Return points and weights of Gauss-Hermite quadrature over an intercept of this spread."""
     if sd == 0:

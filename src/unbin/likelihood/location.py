@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 
-from unbin._linalg import solve_scaled
+from unbin._linalg import brought, like, long_product, namespace, solve_scaled
 from unbin._typing import BoolArray, FloatArray
 from unbin.likelihood.counts import representative_values
 from unbin.likelihood.moments import BlockMoments, map_moments
@@ -46,31 +48,30 @@ class Location:
 
     Attributes
     ----------
-    scores : (B, p)
+    scores : (B, p) array, or tensor where blocks are on a device
     bread : (p, p)
         A⁻¹ with A = Σ W_bᵀ D_b.
     model : (p, p)
         Covariance of the root if the model is right.
-    leverage : (B,)
+    leverage : (B,) array or tensor
         Of each block's level on itself.
     """
 
-    scores: FloatArray
+    scores: Any
     bread: FloatArray
     model: FloatArray
-    leverage: FloatArray
+    leverage: Any
 
-    def leveraged(self) -> FloatArray:
+    def leveraged(self) -> Any:
         """Return the scores as if their block had not been fitted, (B, p)."""
-        return self.scores / np.maximum(1 - self.leverage, _LEAST_OWN)[:, None]
+        return self.scores / (1 - self.leverage).clip(_LEAST_OWN)[:, None]
 
     def covariance(self) -> FloatArray:
         """Return the covariance of the root by blocks, each as if it had not been fitted (CR3)."""
-        tells = np.abs(self.scores).sum(axis=1) > 0
-        scores = self.leveraged()[tells]
+        scores = self.leveraged()[abs(self.scores).sum(1) > 0]
         n = max(len(scores), 1)
-        centred = scores - scores.sum(axis=0) / n
-        meat = centred.T @ centred * ((n - 1) / n)
+        centred = scores - scores.sum(0) / n
+        meat = brought(long_product(centred, centred)) * ((n - 1) / n)
         return np.asarray(self.bread @ meat @ self.bread.T)
 
 
@@ -175,58 +176,61 @@ class LocationPart:
         Σ Σ_b, Σ D_b and Σ P_b D_b.
     """
 
-    scores: FloatArray
-    residual: FloatArray
-    level: FloatArray
-    slope: FloatArray
-    square: FloatArray
-    side: FloatArray
-    covariance: FloatArray
-    derivative: FloatArray
-    kept: FloatArray
+    scores: Any
+    residual: Any
+    level: Any
+    slope: Any
+    square: Any
+    side: Any
+    covariance: Any
+    derivative: Any
+    kept: Any
 
 
 def location_part(
     problem: Problem, said: Evidence, blocks: slice, values: FloatArray, used: BoolArray
 ) -> LocationPart:
-    """Return what some blocks contribute; ``used`` (b, L) marks what was published of them."""
+    """Return what some blocks contribute; ``used`` (b, L) marks what was published of them.
+
+    Of arrays or of tensors.
+    """
     sigma = variance_of(problem, said)
     weight, level = level_weights(sigma, said, values)
-    kept, residual, known = (
-        kept_derivative(problem, said, blocks),
-        said.residual * used,
-        used.any(axis=1),
-    )
-    along = sigma @ weight
+    kept, known = kept_derivative(problem, said, blocks), like(sigma, used.any(axis=1))
+    residual, along = said.residual * like(sigma, used), sigma @ weight
+    einsum = namespace(sigma).einsum
     return LocationPart(
-        scores=np.einsum("blp,bl->bp", weight, residual),
+        scores=einsum("blp,bl->bp", weight, residual),
         residual=residual,
         level=level,
-        slope=np.einsum("blp,blq->pq", weight, kept),
-        square=np.einsum("blp,blq->pq", weight, along),
-        side=along.sum(axis=0).T,
-        covariance=sigma[known].sum(axis=0),
-        derivative=said.derivative[known].sum(axis=0),
-        kept=kept[known].sum(axis=0),
+        slope=einsum("blp,blq->pq", weight, kept),
+        square=einsum("blp,blq->pq", weight, along),
+        side=along.sum(0).T,
+        covariance=einsum("b,blk->lk", known, sigma),
+        derivative=einsum("b,blp->lp", known, said.derivative),
+        kept=einsum("b,blp->lp", known, kept),
     )
 
 
 def located(
     problem: Problem, parts: Iterable[LocationPart], penalty: FloatArray, *, held: bool = False
 ) -> Location:
-    """Put the contributions of all blocks together."""
+    """Put the contributions of all blocks together; of arrays or of tensors."""
     found, n, p = list(parts), problem.coordinates.n_slopes, len(penalty)
+    concatenate = namespace(found[0].scores).concatenate
 
     def total(name: str) -> FloatArray:
-        return reduce(np.add, [getattr(part, name) for part in found])
+        return np.asarray(brought(reduce(add, [getattr(part, name) for part in found])))
+
+    def joined(name: str) -> Any:
+        return concatenate([getattr(part, name) for part in found])
 
     covariance, kept = total("covariance"), total("kept")
     weights = np.zeros((len(covariance), p - n))
     if problem.counts.shared and not held:
         weights = np.asarray(solve_scaled(covariance, total("derivative")[:, n:]))
-    own = np.concatenate([part.scores for part in found])
-    residual = np.concatenate([part.residual for part in found])
-    scores = np.concatenate([own[:, :n], residual @ weights], axis=1)
+    own, residual = joined("scores"), joined("residual")
+    scores = concatenate([own[:, :n], residual @ like(residual, weights)], 1)
     slope = np.concatenate([total("slope")[:n], weights.T @ kept])
     side, model = total("side")[:n] @ weights, np.zeros((p, p))
     model[:n, :n], model[:n, n:], model[n:, :n] = total("square")[:n, :n], side, side.T
@@ -235,25 +239,27 @@ def located(
         slope[n:] = 0.0
         slope[n:, n:] = np.eye(p - n)
     bread = np.linalg.pinv(slope + np.diag(penalty))
-    level = np.concatenate([part.level for part in found])[:, :n]
-    leverage = ((level @ bread[:n, :n]) * level).sum(axis=1)
+    level = joined("level")[:, :n]
+    leverage = ((level @ like(level, bread[:n, :n])) * level).sum(1)
     return Location(scores, bread, bread @ model @ bread.T, leverage)
 
 
-def level_weights(
-    variance: FloatArray, said: Evidence, values: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p), and sᵀ D_b/√v_b, (b, p)."""
-    v = np.einsum("bl,blk,bk->b", values, variance, values)
-    spread = np.sqrt(np.where(v > 0, v, np.inf))[:, None]
-    level = np.einsum("bl,blp->bp", values, said.derivative) / spread
+def level_weights(variance: Any, said: Evidence, values: FloatArray) -> tuple[Any, Any]:
+    """Return s (sᵀ D_b)/v_b of some blocks, (b, L, p), and sᵀ D_b/√v_b, (b, p).
+
+    Of arrays or of tensors.
+    """
+    xp, values = namespace(variance), like(variance, values)
+    v = xp.einsum("bl,bl->b", values, xp.einsum("blk,bk->bl", variance, values))
+    spread = xp.sqrt(xp.where(v > 0, v, np.inf))[:, None]
+    level = xp.einsum("bl,blp->bp", values, said.derivative) / spread
     return values[:, :, None] * (level / spread)[:, None, :], level
 
 
-def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> FloatArray:
+def kept_derivative(problem: Problem, said: Evidence, blocks: slice = slice(None)) -> Any:
     """Return how what is known of the statistics moves: (1 - V_b Σ_b⁻¹) D_b, V_b what is hidden."""
     if not said.hidden.shape[2]:
-        return np.asarray(said.derivative)
+        return said.derivative
     used = left_statistics(problem, blocks)
     root = said.hidden * used[:, :, None]
     variance = masked(variance_of(problem, said), used)

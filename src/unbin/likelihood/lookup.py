@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.likelihood.law import Law, effect_points
+from unbin.likelihood.law import Law
 from unbin.rows.design import Design
 from unbin.rows.interpolated import BEFORE, Points
 from unbin.rows.lanes import EIGHT
@@ -63,6 +63,6 @@ def _moves(law: Law, step: float) -> tuple[FloatArray, FloatArray]:
     """Return the moves of eta of each block that its law is averaged over, in steps."""
     if law.effects is None:
         return np.zeros((1, 1)), np.ones(1)
-    at, shares = effect_points(float(law.block_variance > 0), law.nodes)
+    at, shares = law.quadrature()
     moves = law.effects.move[:, None] + law.effects.sd[:, None] * np.array(at)
     return moves / step, np.array(shares)

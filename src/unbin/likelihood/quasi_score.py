@@ -411,7 +411,7 @@ def evidence(problem: Problem, part: BlockMoments) -> Evidence:
         total = problem.means.mean[blocks] * people / problem.means.unit
         target = np.column_stack([target, np.nan_to_num(total)])
     covariance[:, bins, bins] += problem.noise_sd**2
-    residual = like(mean, target.astype(np.float64)) - mean
+    residual = like(mean, target.astype(np.float64, copy=False)) - mean
     if problem.effects is not None:
         residual = residual + part.shift * like(mean, problem.effects.move[blocks])[:, None]
     return Evidence(covariance, part.derivative, part.shift, hidden, residual, spread, mean)
@@ -480,7 +480,7 @@ def reference_bins(problem: Problem, blocks: slice = slice(None)) -> IntArray:
     """Return the bin left out of each of some blocks, -1 for none."""
     if problem.noise_sd > 0:
         return np.full(len(problem.counts.n[blocks]), -1)
-    return np.asarray(problem.counts.count[blocks].argmax(axis=1))
+    return problem.counts.largest[blocks]
 
 
 def used_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
@@ -498,13 +498,17 @@ def left_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
     return np.asarray(used & (np.arange(used.shape[1]) != reference[:, None]))
 
 
-def variance_of(problem: Problem, said: Evidence) -> FloatArray:
-    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L)."""
+def variance_of(problem: Problem, said: Evidence) -> Any:
+    """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L); of arrays or of tensors."""
     shift = said.shift
-    return np.asarray(said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None])
+    return said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None]
 
 
-def masked(variance: FloatArray, used: BoolArray) -> FloatArray:
-    """Return covariances (b, L, L) of the statistics used alone, with a jitter to invert them."""
-    both = used[:, :, None] & used[:, None, :]
-    return np.asarray(variance * both + JITTER * np.eye(used.shape[1]))
+def masked(variance: Any, used: BoolArray) -> Any:
+    """Return covariances (b, L, L) of the statistics used alone, with a jitter to invert them.
+
+    Of arrays or of tensors.
+    """
+    keep = like(variance, used)
+    jitter = like(variance, JITTER * np.eye(used.shape[1]))
+    return variance * keep[:, :, None] * keep[:, None, :] + jitter

@@ -31,14 +31,23 @@ Mundlak, Y. (1978). On the pooling of time series and cross section data. *Econo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import reduce
+from operator import add
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
-from unbin._linalg import inverse_form, solve_scaled
+from unbin._linalg import (
+    brought,
+    inverse_form,
+    like,
+    long_product,
+    namespace,
+    solve_scaled,
+)
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.likelihood.law import Law
 from unbin.likelihood.location import (
@@ -185,11 +194,13 @@ def specify(
     tested, location = _pass(plain, free, penalty, bread, extends)
     whole = tested if problem.effects is None else _pass_around_effects(problem, free, bread)
     slopes = slopes_of(problem)
-    influence = location.scores @ location.bread.T - whole.scores @ bread.T
-    shift = influence.sum(axis=0) - (location.bread - bread) @ (penalty * free)
+    moves = [like(whole.scores, each.T) for each in (location.bread, bread)]
+    influence = location.scores @ moves[0] - whole.scores @ moves[1]
+    shift = brought(influence.sum(0)) - (location.bread - bread) @ (penalty * free)
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
     own = np.arange(slopes.start, slopes.start + n_slopes)
-    own = own[(influence**2).sum(axis=0)[own] > LEVELS_ALONE * np.diag(location.model)[own]]
+    moved = brought((influence**2).sum(0))[own]
+    own = own[moved > LEVELS_ALONE * np.diag(location.model)[own]]
     shape = _by_blocks(shift[own], influence[whole.tells][:, own], len(free))
     if exact is not None:
         shape = UNTESTED
@@ -205,8 +216,8 @@ def specify(
         location_covariance=location.covariance(),
         extensions=_extensions(tested, quasi, quasi_bread, extends, slopes),
         context=_context(problem, whole, context_bread, n_slopes),
-        scores=whole.leveraged if exact is None else exact,
-        support=whole.told.sum(axis=0) ** 2 / np.maximum((whole.told**2).sum(axis=0), 1e-300),
+        scores=brought(whole.leveraged) if exact is None else exact,
+        support=brought(whole.told.sum(0) ** 2 / (whole.told**2).sum(0).clip(1e-300)),
     )
 
 
@@ -220,15 +231,18 @@ def _pass(
     """Make one pass over the rows."""
     values, published = bin_values(problem), used_statistics(problem)
 
-    def check(blocks: slice, sums: tuple[FloatArray, ...]) -> tuple[_Part, LocationPart]:
+    def check(blocks: slice, sums: tuple[Any, ...]) -> tuple[_Part, LocationPart]:
         *moments, squares, scales = sums
         said = evidence(problem, finish(problem, free, blocks, tuple(moments), True))
         added = _extension_columns(problem, said, blocks, squares, scales, extends)
         level = location_part(problem, said, blocks, values[blocks], published[blocks])
         return _check(problem, said, blocks, added, bread), level
 
-    law = tabulated(Law.of(problem), problem.design, free)
-    found = problem.design.by_block(check_sums, law, free, then=check)
+    if _checks_blocks(problem):
+        found = problem.design.parts.stream(check_rows, Law.of(problem), free, check, True)
+    else:
+        law = tabulated(Law.of(problem), problem.design, free)
+        found = problem.design.by_block(check_sums, law, free, then=check)
     parts, levels = zip(*found, strict=True)
     return _Part.joined(parts), located(problem, levels, penalty)
 
@@ -237,10 +251,21 @@ def _pass_around_effects(problem: Problem, free: FloatArray, bread: FloatArray) 
     """Make one pass over the rows, statistics expanded around the block effects; no extensions."""
 
     def check(part: BlockMoments) -> _Part:
-        added = np.zeros((*part.mean.shape, 0))
-        return _check(problem, evidence(problem, part), part.blocks, added, bread)
+        nothing = part.derivative[:, :, :0]
+        return _check(problem, evidence(problem, part), part.blocks, nothing, bread)
 
+    def whole(blocks: slice, sums: tuple[Any, ...]) -> tuple[_Part]:
+        return (check(finish(problem, free, blocks, sums, True)),)
+
+    if _checks_blocks(problem):
+        found = problem.design.parts.stream(check_rows, Law.of(problem), free, whole, False)
+        return _Part.joined(part for (part,) in found)
     return _Part.joined(map_moments(problem, free, check))
+
+
+def _checks_blocks(problem: Problem) -> bool:
+    """Tell whether blocks are checked where their rows are."""
+    return problem.design.scores_blocks and problem.counts.low is None
 
 
 def testable(problem: Problem) -> bool:
@@ -288,6 +313,22 @@ def check_sums(rows: Rows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]
                 *rest, by_scale, cross, False, law.n_bins,
             )  # fmt: skip
     return *moment_sums(rows, law, free, True), by_square[:, :, 1:], by_scale[:, :, 1:]
+
+
+@kernel
+def check_rows(
+    rows: Any,
+    law: Law,
+    free: FloatArray,
+    check: Callable[[slice, Any], tuple[Any, ...]],
+    extended: bool,
+) -> tuple[Any, ...]:
+    """Check whole blocks where their rows are; for engines that can (``Design.scores_blocks``).
+
+    Returns what ``check`` does of the blocks and their sums, those of ``check_sums`` or, without
+    extensions, of ``moment_sums``.
+    """
+    raise NotImplementedError
 
 
 @kernel
@@ -355,24 +396,23 @@ def _extension_columns(
     problem: Problem,
     said: Evidence,
     blocks: slice,
-    squares: FloatArray,
-    scales: FloatArray,
+    squares: Any,
+    scales: Any,
     extends: Extends,
-) -> FloatArray:
-    """Return the derivatives of some blocks in all extensions, (b, L, k)."""
-    parts = [squares[:, :, extends.curved]]
+) -> Any:
+    """Return the derivatives of some blocks in all extensions, (b, L, k); arrays or tensors."""
+    parts = [squares[:, :, np.flatnonzero(extends.curved)]]
     if extends.scaled.any():
-        parts.append(scales[:, :, extends.scaled])
-    found = np.concatenate(parts, axis=2)
+        parts.append(scales[:, :, np.flatnonzero(extends.scaled)])
     if problem.factor is not None:
-        found = found * problem.factor[blocks, None, None]
-    if not extends.edges:
-        return found
-    # a shift of eta for one edge alone moves people from the bin below it to that above
-    above, k = -np.cumsum(said.shift, axis=1), np.arange(extends.edges)
-    moved = np.zeros((len(found), found.shape[1], extends.edges))
-    moved[:, k, k], moved[:, k + 1, k] = -above[:, k], above[:, k]
-    return np.concatenate([found, moved], axis=2)
+        factor = like(squares, problem.factor[blocks])[:, None, None]
+        parts = [factor * part for part in parts]
+    if extends.edges:
+        # a shift of eta for one edge alone moves people from the bin below it to that above
+        above, size = -said.shift.cumsum(1), (said.shift.shape[1], extends.edges)
+        sign = like(squares, np.eye(*size, -1) - np.eye(*size))
+        parts.append(above[:, None, : extends.edges] * sign)
+    return namespace(squares).concatenate(parts, 2)
 
 
 # -- sums over blocks ------------------------------------------------------------------------------
@@ -381,6 +421,8 @@ def _extension_columns(
 @dataclass(frozen=True, slots=True)
 class _Part:
     """What some blocks contribute; ``joined`` adds up or puts side by side.
+
+    What is of each block is a tensor where blocks are on a device.
 
     Attributes
     ----------
@@ -394,16 +436,16 @@ class _Part:
         Σ D_bᵀ Σ⁻¹ D_b, Σ Z_bᵀ Σ⁻¹ D_b and Σ Z_bᵀ Σ⁻¹ Z_b.
     """
 
-    scores: FloatArray
-    leveraged: FloatArray
-    added: FloatArray
-    pulled: FloatArray
-    held: FloatArray
-    along: FloatArray
-    told: FloatArray
-    informed: FloatArray
-    crossed: FloatArray
-    squared: FloatArray
+    scores: Any
+    leveraged: Any
+    added: Any
+    pulled: Any
+    held: Any
+    along: Any
+    told: Any
+    informed: Any
+    crossed: Any
+    squared: Any
 
     @classmethod
     def joined(cls, parts: Iterable[_Part]) -> _Part:
@@ -411,77 +453,84 @@ class _Part:
         names, found = cls.__slots__, list(parts)
         split = names.index("informed")
         each = {name: [getattr(part, name) for part in found] for name in names}
-        blocks = {name: np.concatenate(each[name]) for name in names[:split]}
-        return cls(**blocks, **{name: reduce(np.add, each[name]) for name in names[split:]})
+        blocks = {name: _together(each[name]) for name in names[:split]}
+        return cls(**blocks, **{name: brought(reduce(add, each[name])) for name in names[split:]})
 
     @property
-    def tells(self) -> BoolArray:
+    def tells(self) -> Any:
         """Blocks with information, (B,)."""
-        return np.asarray(self.told.sum(axis=1) > 0)
+        return self.told.sum(1) > 0
 
 
-def _check(
-    problem: Problem,
-    said: Evidence,
-    blocks: slice,
-    added: FloatArray,
-    bread: FloatArray,
-) -> _Part:
-    """Return what some blocks contribute."""
-    used = left_statistics(problem, blocks)
-    factor = np.linalg.cholesky(masked(variance_of(problem, said), used))
-    root = np.linalg.inv(factor) * used[:, :, None] * used[:, None, :]
+def _together(arrays: list[Any]) -> Any:
+    return arrays[0] if len(arrays) == 1 else namespace(arrays[0]).concatenate(arrays)
+
+
+def _check(problem: Problem, said: Evidence, blocks: slice, added: Any, bread: FloatArray) -> _Part:
+    """Return what some blocks contribute; of arrays or of tensors."""
+    used, xp = left_statistics(problem, blocks), namespace(said.residual)
+    factor = xp.linalg.cholesky(masked(variance_of(problem, said), used))
+    keep, bread = like(factor, used), like(factor, bread)
+    root = xp.linalg.inv(factor) * keep[:, :, None] * keep[:, None, :]
     white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
     white, white_r = root @ said.derivative, (root @ said.residual[:, :, None])[:, :, 0]
     if problem.effects is not None:
         along = _instruments(problem.effects.along[blocks], white, white_e)
         white = white + white_e[:, :, None] * along
-    own = np.eye(used.shape[1]) - white @ bread @ white.swapaxes(1, 2)
+    towards = white @ bread
+    own = like(factor, np.eye(used.shape[1])) - towards @ white.swapaxes(1, 2)
     free_r = _left_out(own, white_r[:, :, None])
-    flat, flat_z = np.concatenate(white), np.concatenate(white_z)
+    rows = white.shape[0] * white.shape[1]
+    flat, flat_z = (each.reshape(rows, each.shape[2]) for each in (white, white_z))
     return _Part(
-        scores=(white * white_r[:, :, None]).sum(axis=1),
-        leveraged=(white * free_r).sum(axis=1),
-        added=(white_z * white_r[:, :, None]).sum(axis=1),
-        pulled=(white_e * white_r).sum(axis=1),
-        held=(white_e**2).sum(axis=1),
-        along=(white * white_e[:, :, None]).sum(axis=1),
-        told=((white @ bread) ** 2).sum(axis=1),
-        informed=flat.T @ flat,
-        crossed=flat_z.T @ flat,
-        squared=flat_z.T @ flat_z,
+        scores=(white * white_r[:, :, None]).sum(1),
+        leveraged=(white * free_r).sum(1),
+        added=(white_z * white_r[:, :, None]).sum(1),
+        pulled=(white_e * white_r).sum(1),
+        held=(white_e**2).sum(1),
+        along=(white * white_e[:, :, None]).sum(1),
+        told=(towards**2).sum(1),
+        informed=long_product(flat, flat),
+        crossed=long_product(flat_z, flat),
+        squared=long_product(flat_z, flat_z),
     )
 
 
-def _left_out(own: FloatArray, white_r: FloatArray) -> FloatArray:
+def _left_out(own: Any, white_r: Any) -> Any:
     """Return (I - H_b)⁻¹ r_b, without directions that a block alone determines."""
+    linalg = namespace(own).linalg
     try:
-        return np.asarray(np.linalg.solve(own, white_r))
-    except np.linalg.LinAlgError:
-        return np.asarray(np.linalg.pinv(own, _ALONE, hermitian=True) @ white_r)
+        return linalg.solve(own, white_r)
+    except linalg.LinAlgError:
+        return linalg.pinv(own, _ALONE, hermitian=True) @ white_r
 
 
-def _instruments(along: FloatArray, white: FloatArray, white_e: FloatArray) -> FloatArray:
+def _instruments(along: FloatArray, white: Any, white_e: Any) -> Any:
     """Return what is added to D_b along e_b to weigh blocks as if not looked at, (b, 1, p).
 
     The score with D_b + e_b aᵀ is that of :func:`unbin.likelihood.quasi_score.score_sums`.
     """
-    held = (white_e**2).sum(axis=1)[:, None]
-    own = (white * white_e[:, :, None]).sum(axis=1) / np.where(held > 0, held, 1.0)
-    return np.where(held > 0, along - own, 0.0)[:, None, :]
+    where, held = namespace(white).where, (white_e**2).sum(1)[:, None]
+    own = (white * white_e[:, :, None]).sum(1) / where(held > 0, held, 1.0)
+    return where(held > 0, like(white, along) - own, 0.0)[:, None, :]
 
 
 # -- tests -----------------------------------------------------------------------------------------
 
 
-def _by_blocks(shift: FloatArray, influence: FloatArray, n_fitted: int) -> Test:
+def _by_blocks(shift: FloatArray, influence: Any, n_fitted: int) -> Test:
     """Test a shift against how much blocks move it, by Hotelling's F."""
-    n_blocks, d = influence.shape
+    centred = influence - influence.sum(0) / max(len(influence), 1)
+    return _by_squares(shift, brought(long_product(centred, centred)), len(influence), n_fitted)
+
+
+def _by_squares(shift: FloatArray, squares: FloatArray, n_blocks: int, n_fitted: int) -> Test:
+    """Test a shift against the cross-products (d, d) of how blocks move it, by Hotelling's F."""
+    d = len(squares)
     df = n_blocks - n_fitted - d + 1
     if df < 1 or d == 0:
         return UNTESTED
-    centred = influence - influence.mean(axis=0)
-    variance = centred.T @ centred * (n_blocks / (n_blocks - n_fitted))
+    variance = squares * (n_blocks / (n_blocks - n_fitted))
     square, rank = inverse_form(shift, variance)
     if rank == 0:
         return UNTESTED
@@ -494,17 +543,21 @@ def _extensions(
 ) -> tuple[Extension, ...]:
     """Test the extensions one by one, by blocks."""
     errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))[slopes]
-    tells, found = whole.tells, []
+    fitted = like(whole.scores, bread @ whole.crossed.T)
+    scores = (whole.added - whole.scores @ fitted)[whole.tells]
+    n_blocks, found = len(scores), []
+    centred = scores - scores.sum(0) / max(n_blocks, 1)
+    total, squares = brought(scores.sum(0)), brought(long_product(centred, centred))
     for kind, feature, at in extends.groups:
         crossed = whole.crossed[at]
         squared = whole.squared[np.ix_(at, at)]
         left = squared - crossed @ bread @ crossed.T
-        scores = (whole.added[:, at] - whole.scores @ (bread @ crossed.T))[tells]
         basis = told_apart(left, squared)
-        test = _by_blocks((scores @ basis).sum(axis=0), scores @ basis, len(information))
+        moved = basis.T @ squares[np.ix_(at, at)] @ basis
+        test = _by_squares(basis.T @ total[at], moved, n_blocks, len(information))
         if not np.isfinite(test.p_value):
             continue
-        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ scores.sum(axis=0))
+        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ total[at])
         shift = -(bread @ crossed.T @ step)[slopes] / errors
         found.append(Extension(feature, kind, test.p_value, shift))
     return tuple(found)
@@ -522,10 +575,11 @@ def _context(problem: Problem, whole: _Part, bread: FloatArray, n_features: int)
 
     A block mean is the same for everybody of a block, so that its derivative is e_b times the mean.
     """
-    means = problem.design.block_means[:, :n_features]
-    crossed = means.T @ whole.along
-    squared = means.T @ (means * whole.held[:, None])
-    score = means.T @ whole.pulled - crossed @ bread @ whole.scores.sum(axis=0)
+    means = like(whole.along, problem.design.block_means[:, :n_features])
+    crossed = brought(long_product(means, whole.along))
+    squared = brought(long_product(means, means * whole.held[:, None]))
+    pulled = brought(long_product(means, whole.pulled[:, None]))[:, 0]
+    score = pulled - crossed @ bread @ brought(whole.scores.sum(0))
     variance = squared - crossed @ bread @ crossed.T
     # a feature that hardly varies within blocks is its own block mean
     told = np.diag(variance) > 1e-6 * np.diag(squared)

@@ -111,11 +111,12 @@ def regress_means(
         1 with an intercept.
     """
     known = np.isfinite(target)
-    people = people[known].astype(float)
-    x, offset = means[known, :-1], means[known, -1]
-    if shift:
-        x = np.column_stack([np.ones(len(x)), x])
-    y = family.interior(target[known])
+    if not known.all():
+        means, people, target = means[known], people[known], target[known]
+    people, offset = people.astype(float), means[:, -1]
+    x = np.ones((len(means), shift + means.shape[1] - 1))
+    x[:, shift:] = means[:, :-1]
+    y = family.interior(target)
     pooled = family.interior(np.array([people @ y / people.sum()]))
     eta = np.broadcast_to(family.link(pooled), y.shape)
     theta = np.zeros(x.shape[1])
@@ -235,8 +236,7 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
     design = problem.design
     slopes = theta.copy()
     slopes[: design.fit_intercept] = 0.0
-    parts = design.by_block(eta_sums, slopes, then=lambda _, sums: sums[0])
-    sums = np.concatenate(list(parts))
+    sums = design.block_sums(eta_sums, slopes)
     between = sums[:, 0] ** 2 / np.where(design.people > 0, design.people, 1.0)
     return max(float((sums[:, 1] - between).sum()) / design.n_people, 0.0)
 

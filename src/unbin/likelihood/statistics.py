@@ -89,18 +89,15 @@ def _shared_counts(
     The cuts of all blocks are those of everybody together, so that one block shows them.
     """
     n_blocks, width = len(release.n), int(table.start[1])
-    same = np.array_equal(table.start, width * np.arange(n_blocks + 1))
-    if not (same and width) or table.hidden().any():
+    if not table.repeats() or table.hidden().any():
         return None
-    lower, upper, count = (
-        values.reshape(n_blocks, width) for values in (table.lower, table.upper, table.count)
-    )
-    adjoining = (lower[0, 1:] == upper[0, :-1]).all() and (lower[0] < upper[0]).all()
-    if not (adjoining and (lower == lower[0]).all() and (upper == upper[0]).all()):
+    lower, upper, count = table.lower[:width], table.upper[:width], table.count
+    count = count.reshape(n_blocks, width)
+    if not ((lower[1:] == upper[:-1]).all() and (lower < upper).all()):
         return None
     _check_complete(table, release)
     start, people = np.array([0, width]), release.n.sum(keepdims=True)
-    pooled = Histogram(start, lower[0], upper[0], count.sum(axis=0), table.closed)
+    pooled = Histogram(start, lower, upper, count.sum(axis=0), table.closed)
     cuts = _drop_far(_cuts(pooled, None, domain), people, smallest)
     if len(cuts.value) == 0:
         return None

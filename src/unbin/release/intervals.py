@@ -121,13 +121,16 @@ def with_intervals(table: Histogram, low: IntArray, high: IntArray) -> Histogram
 
 def uncertain_blocks(table: Histogram) -> BoolArray:
     """Mark the blocks with a count that is only known as an interval."""
+    if table.count_low is None and table.count_high is None:
+        return np.zeros(len(table.start) - 1, dtype=bool)
     return segment_sum(table.hidden().astype(np.int64), table.start) > 0
 
 
 def possible_people(table: Histogram) -> tuple[IntArray, IntArray]:
     """Return how many people each block has at least, and at most."""
     low, high = table.interval()
-    return segment_sum(low, table.start), segment_sum(high, table.start)
+    least = segment_sum(low, table.start)
+    return least, least if high is low else segment_sum(high, table.start)
 
 
 def narrow(table: Histogram, n: IntArray) -> Histogram:

@@ -482,10 +482,14 @@ class Release:
         """
         rows = whole_people(people)
         if on_missing == "error":
-            inside = seen[(seen != OUTSIDE) | np.isin(seen, self.blocks)]
-            place = find_blocks(self.blocks, inside)
-            check_all_present(self.blocks, self.is_published(), place)
-            release = self.select(inside)
+            inside = seen
+            if (seen == OUTSIDE).any():
+                inside = seen[(seen != OUTSIDE) | np.isin(seen, self.blocks)]
+            same = np.array_equal(inside, self.blocks)
+            if not same:
+                place = find_blocks(self.blocks, inside)
+                check_all_present(self.blocks, self.is_published(), place)
+            release = self if same else self.select(inside)
             if len(inside) < len(seen):
                 release = spread_blocks(release, seen)
         else:

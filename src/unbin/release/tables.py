@@ -70,10 +70,18 @@ class Histogram:
         low = self.count if self.count_low is None else self.count_low
         return low, self.count if self.count_high is None else self.count_high
 
+    def repeats(self) -> int:
+        """Return how many blocks there are if all have the bins of the first one; else 0."""
+        n_blocks, width = len(self.start) - 1, int(self.start[1])
+        if not width or not np.array_equal(self.start, width * np.arange(n_blocks + 1)):
+            return 0
+        both = (each.reshape(n_blocks, width) for each in (self.lower, self.upper))
+        return n_blocks if all((each == each[0]).all() for each in both) else 0
+
     def hidden(self) -> BoolArray:
         """Mark the counts that are only known as intervals."""
         low, high = self.interval()
-        return np.asarray(low < high)
+        return np.zeros(len(low), dtype=bool) if low is high else np.asarray(low < high)
 
     def take(self, blocks: IntArray) -> Histogram:
         """Return the tables of some blocks, in the order asked for."""

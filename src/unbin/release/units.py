@@ -11,6 +11,8 @@ from unbin._typing import FloatArray
 from unbin.families import Family, Units
 from unbin.release.release import Release
 
+_FEW_BLOCKS = 3
+"""Blocks with the same bins from which on these are pooled."""
 _CONSTANT = 1e-12
 """A spread below this share of the center is rounding."""
 _QUARTILES_OF_A_NORMAL = 1.349
@@ -77,13 +79,18 @@ def _several(releases: Release | Sequence[Release]) -> Sequence[Release]:
 def _points(release: Release) -> tuple[FloatArray, FloatArray]:
     """Return a value for everything published, and the people it stands for."""
     histogram, order = release.histogram, release.order_statistics
-    lower, upper = histogram.lower, histogram.upper
+    lower, upper, count = histogram.lower, histogram.upper, np.maximum(histogram.count, 0.0)
+    if histogram.repeats() > _FEW_BLOCKS:
+        # quantiles see the first and the last of equal values, and how many are between
+        count = count.reshape(histogram.repeats(), -1)
+        count = np.concatenate([count[0], count[1:-1].sum(axis=0), count[-1]])
+        lower, upper = lower[: len(count)], upper[: len(count)]
     with np.errstate(invalid="ignore"):
         middle = np.where(np.isinf(lower), upper, lower + (upper - lower) / 2)
     middle = np.where(np.isinf(upper), lower, middle)
     size = np.diff(order.start)
     values = [middle, order.value]
-    people = [np.maximum(histogram.count, 0.0), np.repeat(release.n / np.maximum(size, 1), size)]
+    people = [count, np.repeat(release.n / np.maximum(size, 1), size)]
     if release.means is not None:
         values, people = [*values, release.means], [*people, release.n.astype(float)]
     value, weight = np.concatenate(values), np.concatenate(people)

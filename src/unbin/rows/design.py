@@ -163,6 +163,13 @@ class Design:
             threads = LocalParts(slices, max(self.finishing, 1))
             yield from threads.stream(_finished_slice, sums.arrays, then)
 
+    def block_sums(self, function: Callable[..., tuple[FloatArray]], *args: Any) -> FloatArray:
+        """Return one array of sums over the rows of each block."""
+        if self.scores_blocks:  # sums of all blocks are small, and nothing is left to do
+            found: FloatArray = self.parts.total(_block_sums, function, args).arrays[0]
+            return found
+        return np.concatenate(list(self.by_block(function, *args, then=lambda _, sums: sums[0])))
+
     def whole_blocks(self, what: str) -> Parts:
         """Return parts that hold whole blocks; raise, naming what needs them, if there are none."""
         if self.whole is None:
@@ -180,8 +187,7 @@ class Design:
     @cached_property
     def block_means(self) -> FloatArray:
         """The mean of every column, and last of the offset, in each block; (n_blocks, d + 1)."""
-        found = self.by_block(row_sums, then=lambda _, sums: sums[0])
-        return np.concatenate(list(found)) / np.where(self.people > 0, self.people, 1.0)[:, None]
+        return self.block_sums(row_sums) / np.where(self.people > 0, self.people, 1.0)[:, None]
 
     @cached_property
     def ends(self) -> tuple[FloatArray, FloatArray]:

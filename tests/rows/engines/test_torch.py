@@ -23,7 +23,7 @@ from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
 from unbin.likelihood.evidence import told_by_person
 from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.law import Law
+from unbin.likelihood.law import Effects, Law
 from unbin.likelihood.moments import moment_sums
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
@@ -297,6 +297,35 @@ def test_equal_means_rank_by_their_key():
             )
 
 
+@pytest.mark.parametrize("family", ["gaussian", "ordinal"])
+def test_effects_are_those_of_the_blocks_of_a_part(family):
+    here, _ = rows_of([5, 8, 3, 9])
+    law, free = law_of(family_of(family), here, variance=0.2)
+    rng, b = np.random.default_rng(0), 4
+    effects = Effects(rng.normal(size=b), rng.uniform(0.1, 0.5, b), np.zeros((b, len(free))))
+    law = replace(law, effects=effects)
+    part = here.take(2, 4, slice(int(here.start[2]), int(here.start[4])))
+    found = moment_sums(tiles.from_rows(part, MACHINE), law, free, True)
+    for ours, theirs in zip(found, moment_sums(part, law, free, True), strict=True):
+        close(ours, theirs)
+
+
+def test_eta_of_a_large_matrix_is_made_in_pieces(monkeypatch):
+    _, there = rows_of(SIZES["ragged"], offset=True)
+    theta = torch.linspace(-1, 1, 4, dtype=torch.float64)
+    whole = there.eta(theta)
+    monkeypatch.setattr(tiles, "_SHORT", 3 * there.tile * 4)
+    close(there.eta(theta), whole)
+    close(there.eta(theta, slice(1, 6)), whole[1:6])
+
+
+def test_a_sum_that_overflows_is_no_infinite_value():
+    huge = torch.full((4, 2), 1e308, dtype=torch.float64)
+    engine.check_tensor(huge)
+    with pytest.raises(DomainError, match="must be finite"):
+        engine.check_tensor(torch.tensor([[1.0, float("inf")], [2.0, -float("inf")]]))
+
+
 # -- whole fits ------------------------------------------------------------------------------------
 
 
@@ -337,6 +366,14 @@ def same(ours, theirs, rtol=1e-8):
     assert str(ours.diagnostics_) == str(theirs.diagnostics_)
     if ours.method == "likelihood":
         np.testing.assert_allclose(ours.standard_errors_, theirs.standard_errors_, rtol=1e-6)
+        np.testing.assert_allclose(*map(p_values, (ours, theirs)), rtol=1e-5, atol=1e-8)
+
+
+def p_values(model):
+    """Return those of all tests of the specification."""
+    found = model.diagnostics_
+    tests = [each for each in (found.shape, *found.extensions, found.context) if each is not None]
+    return [each.p_value for each in tests]
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from unbin._linalg import long_product
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.rows.design import BlockSums
 from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
-from unbin.rows.engines.torch.scoring import products
 from unbin.rows.engines.torch.sums import laid_out, times
 
 if TYPE_CHECKING:
@@ -96,10 +96,10 @@ def meat(
         level = q[:, None] @ a
         root = torch.sqrt(q.clamp(min=0.0) * people[:, None])[..., None]
         centred = (root * (a - level)).reshape(-1, p)
-        total += products(centred, centred)
+        total += long_product(centred, centred)
         along = (slope[:, None] @ a)[:, 0]
         weighed = along * people[:, None]
-        total -= float(weights.variance.sum()) * products(along, weighed)
+        total -= float(weights.variance.sum()) * long_product(along, weighed)
         for t, pulled in enumerate(weights.pulls):
             if pulled:
                 n_blocks = len(rows.blocks) if t == 0 else rows.n_others(t - 1)

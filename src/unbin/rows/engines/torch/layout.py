@@ -13,12 +13,14 @@ from unbin.exceptions import EngineError
 from unbin.rows.contextual import CONSTANT, Context, context_columns
 from unbin.rows.design import Design, alone
 from unbin.rows.engines import Blocks, Layout, Options
+from unbin.rows.engines.torch import fused
 from unbin.rows.engines.torch.joint import people_by
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.engines.torch.tiles import (
     TorchRows,
     empty_rows,
     fill,
+    fill_offset,
     hashes,
     slots_in_order,
     tiles_of,
@@ -107,6 +109,19 @@ class OnDevice:
 
     def _survey(self, weights: Tensor | None) -> Survey:
         """Measure the columns; block sums are not needed here."""
+        if weights is None and self._takes_kernels():
+            mean, square = fused.spread(self.X)
+        else:
+            mean, square = self._spread(weights)
+        found = mean.cpu().numpy(), square.cpu().numpy()
+        has_offset = self.offset is not None and bool((self.offset != 0).any())
+        names, size = self.blocks.names, self.blocks.size
+        people = size if weights is None else people_by(self.blocks.codes, weights, len(names))
+        nothing = np.zeros((len(names), 0))
+        return Survey(names, size, people, nothing, found[0], *found, has_offset)
+
+    def _spread(self, weights: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return the mean of each column, and Σ (x - mean)², some rows at a time."""
         n, d = 0.0, self.n_features
         mean, square = torch.zeros((2, d), dtype=torch.float64, device=self.machine.device)
         for part, x in self._batches():
@@ -117,12 +132,7 @@ class OnDevice:
             square = square + own + gap**2 * (n * m / (n + m))
             mean = mean + gap * (m / (n + m))
             n += m
-        found = mean.cpu().numpy(), square.cpu().numpy()
-        has_offset = self.offset is not None and bool((self.offset != 0).any())
-        names, size = self.blocks.names, self.blocks.size
-        people = size if weights is None else people_by(self.blocks.codes, weights, len(names))
-        nothing = np.zeros((len(names), 0))
-        return Survey(names, size, people, nothing, found[0], *found, has_offset)
+        return mean, square
 
     def _lay_out(self, scale: Scale, weights: Tensor | None, *, ranked: bool) -> TorchRows:
         d, size, codes = len(scale.center), self.blocks.size, self.blocks.codes
@@ -142,14 +152,30 @@ class OnDevice:
             self.machine.send(values, torch.float64)
             for values in (scale.center, np.where(scale.varies, scale.scale, np.inf))
         )
-        for part, x in self._batches():
-            if context is not None:
-                x = torch.cat([x, context[codes[part].long()]], dim=1)
-            columns = ((x - center) / divide).to(self.machine.dtype)
-            offset = None if self.offset is None else self.offset[part].to(self.machine.dtype)
-            fill(rows, slots[part], columns, offset)
+        if context is None and self._takes_kernels():
+            fused.fill(rows, slots, self.X, center, divide)
+            if rows.offset is not None:
+                fill_offset(rows, slots, self.offset)
+        else:
+            for part, x in self._batches():
+                if context is not None:
+                    x = torch.cat([x, context[codes[part].long()]], dim=1)
+                columns = ((x - center) / divide).to(self.machine.dtype)
+                fill(rows, slots[part], columns, None if self.offset is None else self.offset[part])
         rows = with_others(rows, slots, self.blocks.others)
         return rows if weights is None else with_weights(rows, slots, weights)
+
+    def _takes_kernels(self) -> bool:
+        """Tell whether X is read by kernels: it lies on the device, row by row."""
+        machine, X = self.machine, self.X
+        return (
+            not isinstance(X, np.ndarray)
+            and X.device.type == machine.device.type
+            and machine.device.index in (None, X.device.index)
+            and X.is_contiguous()
+            and X.is_floating_point()
+            and fused.sums_columns(machine, X.shape[1] + 1)
+        )
 
     def _key(self, seed: int, context: Tensor | None) -> Tensor:
         found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -27,6 +28,20 @@ _ARRAYS = 24
 """Arrays of that size alive at a time, at most."""
 
 
+_CAPABILITY = (8, 0)
+"""Devices from which on matrices of doubles are multiplied in one instruction."""
+_TRITON = (3, 6)
+"""Versions before it were not tried; not all can multiply doubles."""
+
+
+@cache
+def triton_version() -> tuple[int, ...]:
+    """Return the version of Triton; (0,) where there is none."""
+    if find_spec("triton") is None:
+        return (0,)
+    return tuple(map(int, import_module("triton").__version__.split(".")[:2]))
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """Where tensors live, and in what precision.
@@ -45,6 +60,16 @@ class Machine:
     def cells(self) -> int:
         """Numbers in an array that is worked on at a time."""
         return _CELLS.get(self.device.type, _CELLS["other"])
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether fused kernels run there: on NVIDIA's devices, where Triton came with torch."""
+        return (
+            self.device.type == "cuda"
+            and torch.version.hip is None
+            and torch.cuda.get_device_capability(self.device) >= _CAPABILITY
+            and triton_version() >= _TRITON
+        )
 
     def free(self) -> float:
         """Return the bytes that may be allocated; infinite on a CPU, which can swap."""

@@ -11,18 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unbin._linalg import JITTER
+from unbin._linalg import JITTER, long_product
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
-from unbin.rows.engines.torch.sums import moment_tensors
+from unbin.rows.engines.torch.sums import check_tensors, moment_tensors
 
 if TYPE_CHECKING:
     from unbin.likelihood.law import Law
     from unbin.likelihood.quasi_score import Evidence
     from unbin.rows.engines.torch.tiles import TorchRows
-
-_ROWS = 512
-"""Rows of long matrices that are multiplied at a time."""
 
 
 def score(
@@ -46,17 +43,23 @@ def score(
     along = (white[:, :, -1][:, None] @ white)[:, 0]
     flat = white[:, :, :-1].reshape(-1, p)
     each = [(residual**2).sum(dim=1), df, both[:, -1], along[:, -1], torch.zeros_like(df)]
-    tensors = [products(flat, flat), both[:, :-1], along[:, :-1], torch.stack(each)]
+    tensors = [long_product(flat, flat), both[:, :-1], along[:, :-1], torch.stack(each)]
     information, *rest, spread, mean = to_host([*tensors, found.spread, found.mean])
     return (information, np.zeros((p, p)), *rest), spread, mean
 
 
-def products(a: Tensor, b: Tensor) -> Tensor:
-    """Return aᵀ b of two long matrices, some rows at a time: that keeps a device busy."""
-    whole = len(a) // _ROWS * _ROWS
-    tiles = (matrix[:whole].reshape(-1, _ROWS, matrix.shape[1]) for matrix in (a, b))
-    left, right = tiles
-    return torch.bmm(left.transpose(1, 2), right).sum(dim=0) + a[whole:].T @ b[whole:]
+def check(
+    rows: TorchRows,
+    law: Law,
+    free: FloatArray,
+    check: Callable[[slice, Any], tuple[Any, ...]],
+    extended: bool,
+) -> tuple[Any, ...]:
+    """See ``likelihood.specification.check_rows``; what is found of blocks stays on the device."""
+    sums: tuple[Tensor, ...] = (
+        check_tensors(rows, law, free) if extended else moment_tensors(rows, law, free, True)
+    )
+    return check(rows.span, sums)
 
 
 def whiten(covariance: Tensor, right: Tensor, used: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 
 from unbin._typing import FloatArray
 from unbin.families import Family
+from unbin.rows.engines.torch import fused
 from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 def gram(rows: TorchRows, theta: FloatArray, weight: Callable[[Any], Any]) -> FloatArray:
     """See ``design.gram_sums``."""
     at, width = rows.theta(theta), rows.matrix.shape[2]
-    total = torch.zeros((width, width), dtype=torch.float64, device=rows.machine.device)
-    for tiles in rows.batches(2 * width):
-        part = rows.matrix[tiles]
-        told = weight(rows.eta(at, tiles).double()).to(part.dtype)
-        weighted = rows.weighed(tiles) * told[..., None]
-        total += torch.bmm(part.transpose(1, 2), weighted).sum(dim=0, dtype=torch.float64)
+    if fused.sums_products(rows.machine, width):
+        told = weight(rows.eta(at).double())
+        total = fused.gram(rows, told if rows.weights is None else told * rows.weights)
+    else:
+        total = torch.zeros((width, width), dtype=torch.float64, device=rows.machine.device)
+        for tiles in rows.batches(2 * width):
+            part = rows.matrix[tiles]
+            told = weight(rows.eta(at, tiles).double()).to(part.dtype)
+            weighted = rows.weighed(tiles) * told[..., None]
+            total += torch.bmm(part.transpose(1, 2), weighted).sum(dim=0, dtype=torch.float64)
     skip = 0 if rows.fit_intercept else 1
     return np.tril(to_host([total[skip:, skip:]])[0])
 
@@ -42,6 +47,13 @@ def by_column(rows: TorchRows) -> tuple[FloatArray]:
             offset = weighed.sum(dim=1, dtype=torch.float64)
         return torch.cat([found[:, 1:], offset], dim=1)
 
+    if fused.sums_columns(rows.machine, rows.matrix.shape[2]):
+        chunks = fused.chunks_of(rows)
+        found = chunks.by_block(fused.powers(rows, rows.matrix, 1)[:, 0])
+        offset = torch.zeros_like(found[:, :1])
+        if rows.offset is not None:
+            offset = chunks.by_block(fused.powers(rows, rows.offset[..., None], 1)[:, 0])
+        return (to_host([torch.cat([found[:, 1:], offset], dim=1)])[0],)
     found = rows.by_block(sums, rows.matrix.shape[2])
     return (to_host([found])[0],)
 
@@ -60,6 +72,9 @@ def ends(rows: TorchRows) -> tuple[FloatArray, FloatArray]:
 def eta_moments(rows: TorchRows, theta: FloatArray) -> tuple[FloatArray]:
     """See ``start.eta_sums``."""
     at = rows.theta(theta)
+    if fused.sums_columns(rows.machine, rows.matrix.shape[2]):
+        found = fused.powers(rows, rows.eta(at)[..., None], 2)[:, :, 0]
+        return (to_host([fused.chunks_of(rows).by_block(found)])[0],)
 
     def sums(tiles: slice) -> Tensor:
         eta = rows.eta(at, tiles)
@@ -85,10 +100,14 @@ def moment_tensors(
     m = law.coordinates.n_row_nuisance
     bins = Bins(law.family, *_edges(rows, law.lower, law.upper), nuisance, rows.machine)
     at = rows.theta(theta)
+    form = fused.fused_law(rows, law, bins.law)
+    if form is not None:
+        total = fused.moments(rows, law, form, at)
+        return laid_out(total if covariance else total[:, : -k * k], d, k, size, m, covariance)
 
     def sums(tiles: slice) -> Tensor:
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.weighed(tiles)
-        points = law.points(eta, blocks)
+        points = law.points(eta, rows.ids(blocks))
         models = [bins.at(each, blocks) for each in points]
         stack = law.average([model.stack for model in models])
         q = stack[0]
@@ -118,15 +137,26 @@ def moment_tensors(
 
 def checks(rows: TorchRows, law: Law, free: FloatArray) -> tuple[FloatArray, ...]:
     """See ``specification.check_sums``."""
+    return to_host(check_tensors(rows, law, free))
+
+
+def check_tensors(rows: TorchRows, law: Law, free: FloatArray) -> tuple[Tensor, ...]:
+    """Return what ``specification.check_sums`` does, left on the device."""
     d, k, size = rows.matrix.shape[2] - 1, law.n_bins, law.n_statistics
     theta, nuisance = law.coordinates.split(free)
     scaled = law.coordinates.n_row_nuisance > 0
     bins = Bins(law.family, *_edges(rows, law.lower, law.upper), nuisance, rows.machine)
     at = rows.theta(theta)
+    form = fused.fused_law(rows, law, bins.law)
+    if form is not None:
+        total = fused.moments(rows, law, form, at, checks=True)
+        split = total.shape[1] - k * d * (1 + scaled)
+        found = laid_out(total[:, :split], d, k, size, int(scaled), True)
+        return *found, *_extended(total[:, split:], k, size, d, scaled)
 
     def sums(tiles: slice) -> Tensor:
         eta, blocks, part = rows.eta(at, tiles), rows.tile_block[tiles], rows.weighed(tiles)
-        points = law.points(eta, blocks)
+        points = law.points(eta, rows.ids(blocks))
         stack = law.average([bins.at(each, blocks).stack for each in points])
         by_square, squares = stack[1], (part * rows.matrix[tiles])[..., 1:]
         if law.unit is not None:
@@ -137,17 +167,25 @@ def checks(rows: TorchRows, law: Law, free: FloatArray) -> tuple[FloatArray, ...
             found.append(times(stack[2], part[..., 1:]).flatten(1))
         return torch.cat([values.double() for values in found], dim=1)
 
-    total = to_host([rows.by_block(sums, size + 1)])[0]
-    squares = total[:, : size * d].reshape(-1, size, d)
-    scales = np.zeros((len(total), size, d if scaled else 0))
+    total = rows.by_block(sums, size + 1)
+    return *moment_tensors(rows, law, free, True), *_extended(total, k, size, d, scaled)
+
+
+def _extended(total: Tensor, k: int, size: int, d: int, scaled: bool) -> tuple[Tensor, Tensor]:
+    """Split the sums of blocks into those by squares, (b, L, d), and by what changes the scale."""
+    scales = total.new_zeros((len(total), size, d if scaled else 0))
     if scaled:
         scales[:, :k] = total[:, size * d :].reshape(-1, k, d)
-    return *moments(rows, law, free, True), squares, scales
+    return total[:, : size * d].reshape(-1, size, d), scales
 
 
 def powers(rows: TorchRows) -> FloatArray:
     """See ``specification.power_sums``."""
     d = rows.matrix.shape[2] - 1
+    if fused.sums_columns(rows.machine, d + 1):
+        found = fused.powers(rows, rows.matrix, 4).sum(dim=0)
+        people = found[0, :1].expand(d)  # the first column is 1
+        return to_host([torch.cat([people[None], found[:, 1:]])])[0]
     total = torch.zeros((5, d), dtype=torch.float64, device=rows.machine.device)
     for tiles in rows.batches(2 * (d + 1)):
         x = rows.matrix[tiles, :, 1:].double()

@@ -23,6 +23,8 @@ _PADDING = 0.1
 """Rows of padding per row, at most."""
 _DENSE = 1 << 22
 """Tiles times blocks up to which tiles are added up by a matrix product."""
+_SHORT = 1 << 30
+"""Numbers of a matrix up to which a GPU multiplies it three times as fast as larger ones."""
 _SIGN = -(1 << 63)
 
 
@@ -82,6 +84,7 @@ class TorchRows:
     eta_sums = sums.eta_moments
     moment_sums = sums.moments
     check_sums = sums.checks
+    check_rows = scoring.check
     power_sums = sums.powers
     score_rows = scoring.score
     count_sums = sums.expected
@@ -116,6 +119,10 @@ class TorchRows:
         found: int = self.kept[f"n_others {t}"]
         return found
 
+    def ids(self, places: Tensor) -> Tensor:
+        """Return which blocks lie at some places of ``blocks``."""
+        return torch.as_tensor(self.blocks, device=places.device)[places]
+
     def slots(self, rows: IntArray) -> IntArray:
         """Return the places of some people among all rows of all tiles."""
         block = np.searchsorted(self.start, rows, side="right") - 1
@@ -129,7 +136,11 @@ class TorchRows:
     def eta(self, theta: Tensor, tiles: slice = slice(None)) -> Tensor:
         """Return the linear predictor of some tiles; ``theta`` is on the device."""
         part = self.matrix[tiles]
-        eta = (part.view(-1, part.shape[2]) @ theta).view(part.shape[:2])
+        eta = part.new_empty(part.shape[:2])
+        size = max(1, _SHORT // (part.shape[1] * part.shape[2]))
+        for low in range(0, len(part), size):
+            some = part[low : low + size]
+            torch.mv(some.flatten(0, 1), theta, out=eta[low : low + size].view(-1))
         return eta if self.offset is None else eta.add_(self.offset[tiles])
 
     def in_units(self, level: float, slope: float) -> TorchRows:
@@ -214,7 +225,9 @@ def empty_rows(
     tile, tile_start = tiles_of(size)
     n_tiles = int(tile_start[-1])
     room = {"dtype": machine.dtype, "device": machine.device}
-    matrix = torch.zeros((n_tiles, tile, 1 + d), **room)
+    matrix = torch.empty((n_tiles, tile, 1 + d), **room)
+    # every other tile is filled up
+    matrix[torch.as_tensor(tile_start[1:] - 1, device=machine.device)] = 0.0
     offset = torch.zeros((n_tiles, tile), **room) if has_offset else None
     count = torch.as_tensor(np.diff(tile_start), device=machine.device)
     tile_block = torch.repeat_interleave(count, output_size=n_tiles)
@@ -293,8 +306,14 @@ def fill(rows: TorchRows, slots: Tensor, columns: Tensor, offset: Tensor | None)
     ones = torch.ones((len(slots), 1), dtype=columns.dtype, device=columns.device)
     flat = rows.matrix.view(-1, rows.matrix.shape[2])
     flat.index_copy_(0, slots, torch.cat([ones, columns], dim=1))
-    if rows.offset is not None and offset is not None:
-        rows.offset.view(-1).index_copy_(0, slots, offset)
+    if offset is not None:
+        fill_offset(rows, slots, offset)
+
+
+def fill_offset(rows: TorchRows, slots: Tensor, offset: Tensor) -> None:
+    """Put the offset of people where they belong."""
+    assert rows.offset is not None
+    rows.offset.view(-1).index_copy_(0, slots, offset.to(rows.offset.dtype))
 
 
 def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> TorchRows:
