@@ -28,7 +28,7 @@ _TILE_ROWS = 1 << 15
 """Rows of such a part."""
 _LARGE = 1 << 18
 """Numbers of a part whose sums are worth compiling for."""
-_GRAM_ROWS = 1 << 12
+_GRAM_ROWS = 1 << 13
 """Rows whose cross-products are formed at a time."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
@@ -303,16 +303,15 @@ def gram_sums(
     d = rows.matrix.shape[1]
     total = np.zeros((d + shift, d + shift))
     tiles = rows.tiles(_GRAM_ROWS)
-    space = np.empty(2 * d * (tiles[0].stop if tiles else 0))  # fresh memory would take longer
+    space = np.empty(d * (tiles[0].stop if tiles else 0))  # fresh memory would take longer
     for tile in tiles:
         part, w = rows.matrix[tile].T, rows.weighed(weight(rows.eta(theta, tile)), tile)
-        left, right = space[: 2 * part.size].reshape(2, d, len(w))
+        left = right = space[: part.size].reshape(part.shape)
         root = np.sqrt(np.maximum(w, 0.0))
         if w.min() >= 0:  # the product of a matrix with itself takes half the time
-            left = right = np.multiply(part, root, out=left)
+            np.multiply(part, root, out=left)
         else:
-            left[:], root = part, np.ones(len(w))
-            np.multiply(part, w, out=right)
+            left[:], right, root = part, part * w, np.ones(len(w))
         total[shift:, shift:] += np.dot(left, right.T)
         if shift:
             total[1:, 0] += np.dot(right, root)

@@ -528,7 +528,8 @@ def test_arrays_too_large_for_the_device_travel_in_chunks(monkeypatch, method, c
         pytest.skip("contextual effects belong to likelihood")
     monkeypatch.setattr(machine.Machine, "free", lambda _: 1e5)
     monkeypatch.setattr(streaming, "READ_ROWS", 1000)
-    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 500)
+    monkeypatch.setattr("unbin._blocks._FEWEST", 500)
+    monkeypatch.setattr("unbin._blocks._MOST", 500)
     X, blocks, release = sample("gaussian", n=20_000)
     offset = 0.1 * np.random.default_rng(0).normal(size=len(X))
     args = {"method": method, "contextual": contextual, "fit_to": {"offset": offset}}
@@ -597,7 +598,8 @@ def test_rows_on_the_device_know_their_blocks_in_further_partitions(
 ):
     monkeypatch.setattr(machine.Machine, "free", lambda _: free)
     monkeypatch.setattr(streaming, "READ_ROWS", 1000)
-    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 500)
+    monkeypatch.setattr("unbin._blocks._FEWEST", 500)
+    monkeypatch.setattr("unbin._blocks._MOST", 500)
     X, blocks = cut_twice
     opened = engine.TorchEngine(Options(n_threads=1, ranked=ranked, device="cpu"))
     found = opened.rows(X, blocks, None).design(Layout(fit_intercept=True))
@@ -718,7 +720,8 @@ SETTINGS = {"plain": {}, "contextual": {"contextual": True}, "auto": {"alpha": "
 def test_weights_and_known_outcomes_of_arrays(monkeypatch, settings, several, known, free):
     monkeypatch.setattr(machine.Machine, "free", lambda _: free)
     monkeypatch.setattr(streaming, "READ_ROWS", 200)
-    monkeypatch.setattr("unbin._blocks._CHUNK_ROWS", 100)
+    monkeypatch.setattr("unbin._blocks._FEWEST", 100)
+    monkeypatch.setattr("unbin._blocks._MOST", 100)
     frame, tables = weighed_tables(several=several)
     X, target = frame[["a", "b", "c"]].to_numpy(), tie(frame, tables, known=known)
     offset = {"offset": 0.1 * np.random.default_rng(0).normal(size=len(X))}
