@@ -52,17 +52,33 @@ def test_blocks_are_contiguous_and_chunks_hold_whole_blocks(rows):
         assert span.rows == slice(design.start[span.first], design.start[span.last])
 
 
-def test_gram_and_block_means(rows):
+@pytest.mark.parametrize("weight", [np.exp, np.sin])
+def test_gram(rows, weight):
     X, codes, _ = rows
     design = lay_out(X, codes, 7)
     theta = np.linspace(-0.5, 0.5, 5)
     full = np.column_stack([np.ones(500), design.rows.matrix])
-    weight = np.exp(full @ theta)
-    expected = full.T @ (weight[:, None] * full)
-    np.testing.assert_allclose(design.gram(theta, np.exp), expected, atol=1e-9)
+    expected = full.T @ (weight(full @ theta)[:, None] * full)
+    np.testing.assert_allclose(design.gram(theta, weight), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("large", [0, 1 << 62])
+def test_block_means(rows, large, monkeypatch):
+    """By NumPy, or compiled."""
+    monkeypatch.setattr("unbin.rows.design._LARGE", large)
+    X, codes, _ = rows
+    design = lay_out(X, codes, 7)
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = [standard[codes == b].mean(axis=0) for b in range(7)]
     np.testing.assert_allclose(design.block_means[:, :-1], expected, atol=1e-9)
+    offset, weights = X[:, 0] ** 2, np.arange(500) % 3 + 1.0
+    weighed = lay_out(X, codes, 7, offset=offset, weights=weights)
+    for b in range(7):
+        here = codes == b
+        mean = np.average(np.column_stack([X, offset])[here], axis=0, weights=weights[here])
+        found = np.append(weighed.block_means[b, :-1] * weighed.scale + weighed.center, 0)
+        found[-1] = weighed.block_means[b, -1]
+        np.testing.assert_allclose(found, mean, atol=1e-9)
 
 
 @pytest.mark.parametrize("fit_intercept", [True, False])
@@ -131,15 +147,17 @@ def test_rows_of_a_block_keep_their_order(codes, sorted_already):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
-@pytest.mark.parametrize("layout", ["C", "F", "strided"])
-def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, layout):
+@pytest.mark.parametrize("layout", ["C", "compiled", "F", "strided"])
+def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, layout, monkeypatch):
     """Also columns far from 0, and a first block that is unlike the others."""
+    monkeypatch.setattr("unbin.rows.layout._LARGE", 0 if layout == "compiled" else 1 << 62)
     rng = np.random.default_rng(0)
     codes = np.sort(rng.integers(0, 50, 70_000))
     X = rng.normal(size=(70_000, 4)) * [1, 1e-3, 1e4, 1] + [0, 1e5, 1e9, 3]
     X[codes == 0] *= 7
     weights = rng.integers(1, 5, 70_000).astype(float) if weighted else None
-    given = {"C": X, "F": np.asfortranarray(X), "strided": np.repeat(X, 2, axis=1)[:, ::2]}[layout]
+    others = {"F": np.asfortranarray(X), "strided": np.repeat(X, 2, axis=1)[:, ::2]}
+    given = others.get(layout, X)
     settings = {"fit_intercept": fit_intercept, "weights": weights}
     shuffle = rng.permutation(70_000)
     design = lay_out(given, codes, 50, **settings)
