@@ -16,7 +16,6 @@ import time
 import warnings
 
 import numpy as np
-from glum import GeneralizedLinearRegressor
 from threadpoolctl import threadpool_limits
 
 import unbin
@@ -66,6 +65,8 @@ def scaling(n: int, d: int, n_blocks: int) -> None:
 
 
 def beside_glum(n: int) -> None:
+    from glum import GeneralizedLinearRegressor
+
     print(f"\nn = {n:,}, 250 blocks, 10 bins: seconds of glum, and fits as multiples of it")
     print(f"{'family':>9} {'d':>3} {'threads':>7} {'glum s':>7} {'likelihood':>10} {'matching':>8}")
     for family, peer in GLUM.items():
