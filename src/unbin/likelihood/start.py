@@ -245,4 +245,4 @@ def _within_variance(problem: Problem, theta: FloatArray) -> float:
 def eta_sums(rows: Rows, theta: FloatArray) -> tuple[FloatArray]:
     """Return the sums of eta and of its square, by block."""
     eta = rows.eta(theta)
-    return (rows.sums(np.column_stack([eta, eta * eta])),)
+    return (np.column_stack([rows.sums(eta), rows.sums(eta * eta)]),)
