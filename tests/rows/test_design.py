@@ -62,6 +62,21 @@ def test_gram(rows, weight):
     np.testing.assert_allclose(design.gram(theta, weight), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_gram_from_a_table_of_weights(rows, fit_intercept, monkeypatch):
+    X, codes, offset = rows
+    given = {"offset": offset, "weights": np.arange(500) % 3 + 1.0, "fit_intercept": fit_intercept}
+    design = lay_out(X, codes, 7, **given)
+    theta = np.linspace(-0.5, 0.5, 4 + fit_intercept)
+    expected = design.gram(theta, np.exp)
+    monkeypatch.setattr("unbin.rows.design._ROWS_PER_POINT", 1)
+    assert design._table_of(theta, np.exp) is not None
+    assert design._table_of(theta, np.sin) is None
+    assert design._table_of(theta + np.nan, np.exp) is None
+    found = design.gram(theta, np.exp)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
+
+
 @pytest.mark.parametrize("large", [0, 1 << 62])
 def test_block_means(rows, large, monkeypatch):
     """By NumPy, or compiled."""

@@ -88,7 +88,7 @@ _TOLD_APART = 1e-6
 """Share of its information that is left of an extension beside what is fitted, at least."""
 _ALONE = 1e-8
 """Share of a direction that other blocks tell, below which a block determines it alone."""
-_POWER_ROWS = 1 << 12
+_POWER_ROWS = 1 << 10
 """Rows of a part that tell its moments."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""

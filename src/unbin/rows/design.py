@@ -18,6 +18,8 @@ from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
+from unbin.rows.interpolated import BEFORE, table_products
+from unbin.rows.lanes import EIGHT
 from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
 from unbin.rows.rows import Rows, flat_columns, kernel
@@ -28,10 +30,16 @@ _TILE_ROWS = 1 << 15
 """Rows of such a part."""
 _LARGE = 1 << 18
 """Numbers of a part whose sums are worth compiling for."""
+_STEP = 1 / 16
+"""Between points of eta at which weights are worked out: links are smooth on a scale of 1."""
+_MOST_POINTS, _ROWS_PER_POINT = 1 << 15, 512
+"""Points of such a table, and rows from which on it pays."""
 _GRAM_ROWS = 1 << 13
 """Rows whose cross-products are formed at a time."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
+_FEW_BLOCKS = 1 << 8
+"""Blocks of a part that are few."""
 
 Done = TypeVar("Done")
 Finish = Callable[[slice, tuple[FloatArray, ...]], Done]
@@ -153,7 +161,9 @@ class Design:
         then : callable
             Called with a slice of blocks and their arrays.
         """
-        if self.whole is self.parts and not self.finishing:
+        if self.whole is self.parts and self.rows is not None and self._few_blocks:
+            yield from _in_groups(self.parts.stream(_with_span, function, args), then)
+        elif self.whole is self.parts and not self.finishing:
             yield from self.parts.stream(_finished, function, args, then)
         elif self.rows is not None:
             yield from _joined(self.parts.stream(_partial, function, args, then, self.size), then)
@@ -170,6 +180,14 @@ class Design:
             return found
         return np.concatenate(list(self.by_block(function, *args, then=lambda _, sums: sums[0])))
 
+    @property
+    def _few_blocks(self) -> bool:
+        """Whether parts have so few blocks that finishing them is many small calls.
+
+        Threads would queue up for the interpreter; one of them does it better alone.
+        """
+        return len(self.size) < _FEW_BLOCKS * len(self.parts)
+
     def whole_blocks(self, what: str) -> Parts:
         """Return parts that hold whole blocks; raise, naming what needs them, if there are none."""
         if self.whole is None:
@@ -181,8 +199,28 @@ class Design:
 
     def gram(self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]) -> FloatArray:
         """Return cross-products of the columns, intercept first, weighted by a function of eta."""
+        table = self._table_of(theta, weight)
+        if table is not None:
+            found = self.total(products_at, theta, *table)
+            return np.asarray(found if self.fit_intercept else found[1:, 1:])
         total = self.total(gram_sums, theta, weight)
         return np.asarray(total + np.tril(total, -1).T)
+
+    def _table_of(
+        self, theta: FloatArray, weight: Callable[[FloatArray], FloatArray]
+    ) -> tuple[FloatArray, float, float] | None:
+        """Return a function of eta at points, the first of them in steps, and 1 / step.
+
+        None where a table does not pay, or the function is below 0.
+        """
+        low, high = self.reach(theta) if self.looks_up else (-np.inf, np.inf)
+        most = min(_MOST_POINTS, self.n_rows // _ROWS_PER_POINT)
+        if not (high - low) / _STEP <= most:
+            return None
+        first = np.floor(low / _STEP) - BEFORE - 1
+        points = np.arange(first, np.ceil(high / _STEP) + EIGHT)
+        values = weight(_STEP * points)
+        return None if values.min() < 0 else (values, float(first), 1 / _STEP)
 
     @cached_property
     def block_means(self) -> FloatArray:
@@ -319,6 +357,18 @@ def gram_sums(
     return np.tril(total)
 
 
+def products_at(
+    rows: Rows, theta: FloatArray, values: FloatArray, low: float, inverse: float
+) -> FloatArray:
+    """Return the cross-products of 1 and the columns, weighted by a function of eta in a table."""
+    total = np.zeros((1 + rows.matrix.shape[1], 1 + rows.matrix.shape[1]))
+    whole = theta if rows.fit_intercept else np.concatenate([[0.0], theta])
+    beside = rows.offset_or_none(), rows.people()
+    columns = flat_columns(rows.matrix)
+    table_products(*columns, *beside, whole, values, low, inverse, len(rows), total)
+    return total
+
+
 @kernel
 def row_sums(rows: Rows) -> tuple[FloatArray]:
     """Return the sums of the columns, and last of the offset, by block."""
@@ -395,6 +445,32 @@ def _finished(
     then: Finish[Done],
 ) -> Done:
     return then(rows.span, function(rows, *args))
+
+
+def _with_span(
+    rows: Rows, function: Callable[..., tuple[FloatArray, ...]], args: tuple[Any, ...]
+) -> tuple[slice, tuple[FloatArray, ...]]:
+    return rows.span, function(rows, *args)
+
+
+def _in_groups(
+    results: Iterator[tuple[slice, tuple[FloatArray, ...]]], then: Finish[Done]
+) -> Iterator[Done]:
+    """Finish the blocks of several parts together, as long as they are few."""
+    held: list[tuple[slice, tuple[FloatArray, ...]]] = []
+    for result in results:
+        held.append(result)
+        if held[-1][0].stop - held[0][0].start >= _SLICE:
+            yield _together(held, then)
+            held = []
+    if held:
+        yield _together(held, then)
+
+
+def _together(held: list[tuple[slice, tuple[FloatArray, ...]]], then: Finish[Done]) -> Done:
+    arrays = zip(*(sums for _, sums in held), strict=True)
+    blocks = slice(held[0][0].start, held[-1][0].stop)
+    return then(blocks, tuple(np.concatenate(each) for each in arrays))
 
 
 def _finished_slice(blocks: slice, sums: tuple[FloatArray, ...], then: Finish[Done]) -> Done:

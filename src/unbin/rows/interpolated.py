@@ -167,6 +167,39 @@ def table_sums(  # type: ignore[no-untyped-def]
         _clear(by_square, low, n)
 
 
+@njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
+def table_products(  # type: ignore[no-untyped-def]
+    memory, first, step, offset, weights, theta, values, low, inverse, n, total
+):
+    """Add Σ f(eta) (1, x)(1, x)ᵀ over n rows to ``total`` (1 + d, 1 + d), f at least 0.
+
+    ``values`` (G,) are f at points from ``low`` steps on, 1 / ``inverse`` apart; the rest as in
+    :func:`table_sums`.
+    """
+    eta, people, place = np.zeros(_TILE), np.ones(_TILE), np.zeros(_TILE)
+    point, weight = np.zeros(_TILE, np.int64), np.zeros((_TILE, EIGHT))
+    x = np.zeros(total.shape[0] * _TILE).reshape(total.shape[0], _TILE)
+    for row in range(0, n, _TILE):
+        m = min(_TILE, n - row)
+        _predict(memory, first + row, step, theta, offset, weights, row, eta[:m], people[:m])
+        for i in range(m):
+            place[i] = eta[i] * inverse - low
+        _interpolate(place[:m], 1.0, point, weight)
+        for i in range(m):
+            f = 0.0
+            for p in range(EIGHT):
+                f += weight[i, p] * values[point[i] + p]
+            x[0, i] = np.sqrt(max(f, 0.0) * people[i])
+        for j in range(1, len(x)):
+            at = first + row + (j - 1) * step
+            column = memory[at : at + m]
+            for i in range(m):
+                x[j, i] = column[i] * x[0, i]
+        if m < _TILE:
+            _clear(x, m, _TILE - m)
+        total += np.dot(x, x.T)
+
+
 @inner(nogil=True, fastmath={"contract"}, error_model="numpy")
 def _predict(memory, first, step, theta, offset, weights, row, eta, people):  # type: ignore[no-untyped-def]
     """Write eta, and the people that rows stand for, of the rows from ``row`` on."""

@@ -37,8 +37,8 @@ class Streamed(InParts):
         recipes = [_recipe(design.parts[k]) for k in range(len(design.parts))]
         parts = LocalParts(recipes, _AT_A_TIME).later(from_rows, self.machine, self.options.ranked)
         if design.whole is None:
-            return replace(design, parts=parts, finishing=self.options.n_threads)
-        return replace(design, parts=parts, whole=parts, scores_blocks=True)
+            return replace(design, parts=parts, looks_up=False, finishing=self.options.n_threads)
+        return replace(design, parts=parts, whole=parts, looks_up=False, scores_blocks=True)
 
 
 @dataclass(frozen=True, slots=True)
