@@ -114,7 +114,7 @@ def table_sums(  # type: ignore[no-untyped-def]
     """
     d, size = len(theta) - 1, sums.mean.shape[1]
     width, n_points = points.values.shape
-    checks, moved = len(sums.squares) > 0, len(points.shares) > 1 or points.moves[0, 0] != 0
+    checks, moved = len(sums.squares) > 0, points.moves.size > 1 or points.moves[0, 0] != 0
     held, x = np.zeros((up(1 + d, 4), n_points)), np.zeros((up(1 + d, 4), _TILE + LANES))
     squares = np.zeros((up(d * checks, 4), n_points))
     x_squares = np.zeros((len(squares), _TILE + LANES))
