@@ -12,7 +12,7 @@ from unbin.likelihood.moments import block_moments
 from unbin.likelihood.problem import make_problem
 from unbin.likelihood.quasi_score import score_sums
 from unbin.likelihood.scoring import solve_quasi_score
-from unbin.likelihood.specification import specify
+from unbin.likelihood.specification import power_sums, specify
 from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 25, 30
@@ -242,3 +242,17 @@ def test_a_block_whose_counts_are_all_hidden_says_nothing():
     )
     np.testing.assert_allclose(model.coef_, other.coef_, rtol=1e-4)
     np.testing.assert_allclose(model.standard_errors_, other.standard_errors_, rtol=1e-3)
+
+
+@pytest.mark.parametrize("weighed", [False, True])
+@pytest.mark.parametrize("large", [0, 1 << 62])
+def test_powers_are_those_of_all_rows(large, weighed, monkeypatch):
+    """By NumPy, or compiled; features may repeat with any period."""
+    monkeypatch.setattr("unbin.likelihood.specification.LARGE", large)
+    rng, n = np.random.default_rng(0), 5_000
+    X = np.column_stack([rng.normal(size=n), np.arange(n) % 4 == 3, np.arange(n) % 7])
+    weights = rng.integers(1, 4, n).astype(float) if weighed else None
+    design = lay_out(X, np.arange(n) // 500, 10, weights=weights)
+    people = np.ones(n) if weights is None else weights
+    expected = [people @ design.rows.matrix**k for k in range(5)]
+    np.testing.assert_allclose(design.total(power_sums), expected, rtol=1e-9, atol=1e-8)

@@ -80,7 +80,7 @@ def test_gram_from_a_table_of_weights(rows, fit_intercept, monkeypatch):
 @pytest.mark.parametrize("large", [0, 1 << 62])
 def test_block_means(rows, large, monkeypatch):
     """By NumPy, or compiled."""
-    monkeypatch.setattr("unbin.rows.design._LARGE", large)
+    monkeypatch.setattr("unbin.rows.design.LARGE", large)
     X, codes, _ = rows
     design = lay_out(X, codes, 7)
     standard = (X - X.mean(axis=0)) / X.std(axis=0)
@@ -165,7 +165,7 @@ def test_rows_of_a_block_keep_their_order(codes, sorted_already):
 @pytest.mark.parametrize("layout", ["C", "compiled", "F", "strided"])
 def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, layout, monkeypatch):
     """Also columns far from 0, and a first block that is unlike the others."""
-    monkeypatch.setattr("unbin.rows.layout._LARGE", 0 if layout == "compiled" else 1 << 62)
+    monkeypatch.setattr("unbin.rows.layout.LARGE", 0 if layout == "compiled" else 1 << 62)
     rng = np.random.default_rng(0)
     codes = np.sort(rng.integers(0, 50, 70_000))
     X = rng.normal(size=(70_000, 4)) * [1, 1e-3, 1e4, 1] + [0, 1e5, 1e9, 3]

@@ -40,6 +40,7 @@ from typing import Any
 import numpy as np
 from scipy.special import chdtrc, fdtrc
 
+from unbin._compiling import njit
 from unbin._linalg import (
     brought,
     inverse_form,
@@ -79,7 +80,7 @@ from unbin.likelihood.quasi_score import (
     variance_of,
 )
 from unbin.rows.products import accumulate
-from unbin.rows.rows import Rows, kernel
+from unbin.rows.rows import LARGE, Rows, flat_columns, kernel
 
 _TILE_CELLS = 1 << 15
 LEVELS_ALONE = 1e-8
@@ -88,8 +89,6 @@ _TOLD_APART = 1e-6
 """Share of its information that is left of an extension beside what is fitted, at least."""
 _ALONE = 1e-8
 """Share of a direction that other blocks tell, below which a block determines it alone."""
-_POWER_ROWS = 1 << 10
-"""Rows of a part that tell its moments."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -335,15 +334,36 @@ def check_rows(
 
 @kernel
 def power_sums(rows: Rows) -> FloatArray:
-    """Return Σ 1, Σ x, Σ x², Σ x³ and Σ x⁴ over people, (5, d).
+    """Return Σ 1, Σ x, Σ x², Σ x³ and Σ x⁴ over people, (5, d)."""
+    x = rows.matrix
+    if x.size < LARGE:
+        people, square = rows.weighed(np.ones(len(x))), x * x
+        powers = np.ones_like(x), x, square, square * x, square * square
+        return np.array([people @ power for power in powers])
+    total = np.zeros((5, x.shape[1]))
+    _add_powers(*flat_columns(x), rows.people(), len(x), total)
+    return total
 
-    Of many rows over every so many of them: they tell whether a feature has more than two values.
-    """
-    some = slice(0, None, max(len(rows) // _POWER_ROWS, 1))
-    x = rows.matrix[some]
-    people = np.ones(len(x)) if rows.weights is None else rows.weights[some]
-    square = x * x  # a power of 3 or 4 would take a hundred times as long
-    return np.array([people @ each for each in (x * 0 + 1, x, square, square * x, square * square)])
+
+@njit(cache=True, nogil=True, fastmath=True, error_model="numpy")
+def _add_powers(memory, first, step, weights, n, total):  # type: ignore[no-untyped-def]
+    """Add what ``power_sums`` returns, column by column."""
+    for j in range(total.shape[1]):
+        values = memory[first + j * step : first + j * step + n]
+        zero, one, two, three, four = 0.0, 0.0, 0.0, 0.0, 0.0
+        for i in range(n):
+            w = weights[i] if len(weights) else 1.0
+            once, twice = w * values[i], values[i] * values[i]
+            zero += w
+            one += once
+            two += w * twice
+            three += once * twice
+            four += w * twice * twice
+        total[0, j] += zero
+        total[1, j] += one
+        total[2, j] += two
+        total[3, j] += three
+        total[4, j] += four
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,12 @@ from unbin.rows.interpolated import BEFORE, table_products
 from unbin.rows.lanes import EIGHT
 from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import Rows, flat_columns, kernel
+from unbin.rows.rows import LARGE, Rows, flat_columns, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
 _TILE_ROWS = 1 << 15
 """Rows of such a part."""
-_LARGE = 1 << 18
-"""Numbers of a part whose sums are worth compiling for."""
 _STEP = 1 / 16
 """Between points of eta at which weights are worked out: links are smooth on a scale of 1."""
 _MOST_POINTS, _ROWS_PER_POINT = 1 << 15, 512
@@ -372,7 +370,7 @@ def products_at(
 @kernel
 def row_sums(rows: Rows) -> tuple[FloatArray]:
     """Return the sums of the columns, and last of the offset, by block."""
-    if rows.matrix.size < _LARGE:
+    if rows.matrix.size < LARGE:
         return (np.column_stack([rows.sums(rows.matrix), rows.sums(rows.offset)]),)
     sums = np.zeros((len(rows.blocks), rows.matrix.shape[1] + 1))
     _add_columns(*flat_columns(rows.matrix), rows.offset_or_none(), rows.people(), rows.start, sums)

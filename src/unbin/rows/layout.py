@@ -16,7 +16,7 @@ from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.rows.keys import HASH_START, Keys, mixed
 from unbin.rows.parts import LocalParts
-from unbin.rows.rows import Rows, aligned_empty, flat_columns, no_offset
+from unbin.rows.rows import LARGE, Rows, aligned_empty, flat_columns, no_offset
 
 _TILE_ROWS = 1 << 15
 """Rows that a thread lays out at a time."""
@@ -24,8 +24,6 @@ _GATHER_ROWS = 1 << 12
 """Rows copied at a time, so that turning them column-major stays in the cache."""
 _TURNED_ROWS = 64
 """The same, in a compiled loop."""
-_LARGE = 1 << 18
-"""Numbers of X that are worth compiling for."""
 _CONSTANT = 1e-12
 """A column whose spread is at most this share of its mean carries nothing beside the intercept."""
 
@@ -129,7 +127,7 @@ def _copy(
 
     Sums about a rough mean lose no digits.
     """
-    if weights is None and len(X) * X.shape[1] >= _LARGE and X.flags.c_contiguous:
+    if weights is None and len(X) * X.shape[1] >= LARGE and X.flags.c_contiguous:
         total, square = np.zeros(X.shape[1]), np.zeros(X.shape[1])
         memory, first, step = flat_columns(matrix)
         _turn(X, order[tile], about, memory, first + tile.start, step, total, square)

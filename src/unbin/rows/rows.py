@@ -14,6 +14,8 @@ from unbin.rows.keys import Keys
 
 Sums = TypeVar("Sums")
 
+LARGE = 1 << 18
+"""Numbers of a matrix whose sums are worth compiling for."""
 _TILE_ROWS = 1 << 15
 """Rows worked on at a time: a tile of the rows and its temporaries stay in the cache."""
 
