@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from unbin import datasets, exceptions
     from unbin.analysis import glm
+    from unbin.classifier import AggregatedClassifier
     from unbin.disclosure import audit
     from unbin.estimator import AggregatedGLM
     from unbin.permutation import permutation_test
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from unbin.selection import BlockKFold, cross_validate
 
 __all__ = [
+    "AggregatedClassifier",
     "AggregatedGLM",
     "AggregatedRegressor",
     "AggregatedTarget",
@@ -51,6 +53,7 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOME = {
+    "AggregatedClassifier": "unbin.classifier",
     "AggregatedGLM": "unbin.estimator",
     "AggregatedRegressor": "unbin.regressor",
     "AggregatedTarget": "unbin.release",

@@ -225,16 +225,20 @@ def _columns(values: Any) -> dict[str, Any] | None:
     return None if frame is None else {name: frame[name].to_native() for name in frame.columns}
 
 
+def missing_values(array: NDArray[Any]) -> BoolArray:
+    """Mark values that are None, NaN, or not a date."""
+    if array.dtype.kind == "f":
+        return np.asarray(np.isnan(array))
+    if array.dtype.kind == "M":
+        return np.asarray(np.isnat(array))
+    if array.dtype.kind == "O":
+        return np.array([is_missing(value) for value in array], dtype=np.bool_)
+    return np.zeros(len(array), dtype=np.bool_)
+
+
 def _with_outside(array: NDArray[Any]) -> NDArray[Any]:
     """Put people without an id, where there are any, into a block of their own."""
-    if array.dtype.kind == "f":
-        missing = np.isnan(array)
-    elif array.dtype.kind == "M":
-        missing = np.isnat(array)
-    elif array.dtype.kind == "O":
-        missing = np.array([is_missing(value) for value in array], dtype=np.bool_)
-    else:
-        return array
+    missing = missing_values(array)
     if not missing.any():
         return array
     result = np.full(len(array), OUTSIDE, dtype=object)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import Any
 
 
 def described(text: str) -> str:
@@ -38,3 +39,22 @@ def sentences(first: str, others: Iterable[str]) -> str:
     items = "".join(f"<li>{escape(text)}</li>" for text in others)
     below = f"<ul>{items}</ul>" if items else ""
     return f"<p><strong>{escape(first)}</strong></p>{below}"
+
+
+class ShowsSummary:
+    """What notebooks show of a fitted estimator: its summary; mixed in before scikit-learn's."""
+
+    def _summary_html(self) -> str | None:
+        """Return the summary; None where scikit-learn's own display is shown."""
+        raise NotImplementedError
+
+    def _repr_html_inner(self) -> str:
+        shown = self._summary_html()
+        return str(super()._repr_html_inner()) if shown is None else shown  # type: ignore[misc]
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)  # type: ignore[misc]
+        shown = self._summary_html()
+        return (
+            bundle if shown is None or "text/html" not in bundle else bundle | {"text/html": shown}
+        )

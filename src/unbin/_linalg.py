@@ -18,6 +18,8 @@ NOTHING = 1e-290
 """A diagonal below this is no information: divided out of its row and column it would overflow."""
 _LONG = 512
 """Rows of long matrices that a device multiplies at a time."""
+PANEL = 64
+"""Rows of a matrix from which on libraries factor and multiply it faster than plain loops do."""
 _FLAT = 1e-10
 """Eigenvalues below this share of the largest (1 for a unit diagonal) count as 0."""
 
@@ -59,6 +61,19 @@ def long_product(a: Any, b: Any) -> Any:
     whole = tiles * _LONG
     left, right = (each[:whole].reshape(tiles, _LONG, each.shape[1]) for each in (a, b))
     return (left.swapaxes(1, 2) @ right).sum(0) + a[whole:].T @ b[whole:]
+
+
+def solve_lower(factor: FloatArray, right: FloatArray) -> FloatArray:
+    """Solve systems with lower triangular matrices (b, L, L), right-hand sides (b, L, w).
+
+    Some rows at a time, by products of matrices.
+    """
+    result = np.array(right)
+    for low in range(0, factor.shape[1], PANEL):
+        here = slice(low, low + PANEL)
+        result[:, here] -= factor[:, here, :low] @ result[:, :low]
+        result[:, here] = np.linalg.inv(factor[:, here, here]) @ result[:, here]
+    return result
 
 
 # -- symmetric matrices that may be singular -------------------------------------------------------

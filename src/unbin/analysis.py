@@ -13,8 +13,11 @@ import numpy as np
 from unbin._checks import check_choice
 from unbin._frames import as_floats, column_names, take_rows
 from unbin._typing import BoolArray, FloatArray
+from unbin.classifier import AggregatedClassifier
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
+from unbin.families import MULTINOMIAL
+from unbin.fitting.placement import Given
 from unbin.people.columns import gaps, read_column
 from unbin.people.encoding import Encoding
 from unbin.people.formulas import Formula, check_formulas, parse_formula
@@ -44,7 +47,7 @@ def glm(
     scale: bool = False,
     on_missing: str = "error",
     **settings: Any,
-) -> AggregatedGLM:
+) -> AggregatedGLM | AggregatedClassifier:
     """Fit a model of an outcome that was only published as tables.
 
     Parameters
@@ -61,7 +64,7 @@ def glm(
         release, a tidy frame, or the path of a file.
     family : str
         As for :class:`AggregatedGLM`; "auto", the default here: held-out blocks choose, and the
-        summary says what won.
+        summary says what won. Of tables of categories "multinomial", which "auto" is there.
     missing : {"error", "drop", "mean"}
         What to do about people who lack a value that the formula reads. "drop" leaves them out and
         scales the tables to those who are left, block by block, as if values were missing at
@@ -73,11 +76,12 @@ def glm(
     weighting, disjoint, scale, on_missing
         As for ``Release.align`` and ``join``.
     **settings
-        Further parameters of :class:`AggregatedGLM`.
+        Further parameters of :class:`AggregatedGLM`; of tables of categories those of
+        :class:`AggregatedClassifier`, as ``random=["race"]``.
 
     Returns
     -------
-    AggregatedGLM
+    AggregatedGLM, or AggregatedClassifier for tables of categories
         Fitted. It knows the formula: ``model.predict(new_people)`` takes a frame of the same
         columns, and so do saved models.
 
@@ -111,6 +115,10 @@ def glm(
     encoding, X = Encoding.build(formula, some, missing="mean" if missing == "mean" else "error")
     how = _How(weights, weighting, observed, disjoint, scale, on_missing)
     target = _target(published, frame, some, keep, how)
+    if family == MULTINOMIAL or (family == "auto" and any(t.categories for _, t in published)):
+        _refuse_offset(offset)
+        classifier = AggregatedClassifier(fit_intercept=parsed.intercept, **settings)
+        return classifier._fit(encoding.frame(X), target, Given(), encoding)
     model = AggregatedGLM(family, fit_intercept=parsed.intercept, **settings)
     shift = None if offset is None else as_floats(read_column(some, offset), where="offset")
     model.fit(encoding.frame(X), target, offset=shift)
@@ -128,6 +136,14 @@ class _How:
     disjoint: bool
     scale: bool
     on_missing: str
+
+
+def _refuse_offset(offset: str | None) -> None:
+    if offset is not None:
+        raise ParameterError(
+            f"offset: is for outcomes that are numbers, got {offset!r} beside tables of "
+            "categories; leave it out"
+        )
 
 
 def _tables(tables: Any) -> Mapping[Any, Any]:
@@ -231,7 +247,9 @@ def _target(
     """Return the tables tied to the people who are left, and to outcomes that are known."""
     known = None
     if how.observed is not None:
-        values = as_floats(read_column(some, how.observed), where=f"observed {how.observed!r}")
+        values = _column(some, how.observed)
+        if not any(release.categories for _, release in published):
+            values = as_floats(read_column(some, how.observed), where=f"observed {how.observed!r}")
         known = known_outcomes(values, disjoint=how.disjoint)
     aligned = [_aligned(release, names, frame, some, keep, how) for names, release in published]
     if known is None and len(aligned) == 1:

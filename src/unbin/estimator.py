@@ -26,6 +26,7 @@ from unbin._checks import (
 )
 from unbin._compiling import telling
 from unbin._frames import as_dense, as_floats, is_wide, refuse_masked, to_frame
+from unbin._html import ShowsSummary
 from unbin._typing import ArrayLike, FloatArray, IntArray
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import FAMILIES, Family, Interval, get_family
@@ -101,7 +102,7 @@ _OF_BINS = ("thresholds_", "bin_edges_", "bin_values_")
 """Of an ordinal fit alone."""
 
 
-class AggregatedGLM(RegressorMixin, BaseEstimator):
+class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     """Generalised linear model for a target that was only published as a table.
 
     Parameters
@@ -194,7 +195,7 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
     alpha_ : float, or list of p
         The ridge that acted. The evidence ridge is one of the standardised slopes, and infinite
         where it leaves none.
-    shrunk_coef_, shrunk_intercept_ : as coef_ and intercept_, or None
+    shrunk_coef_, shrunk_intercept_ : as ``coef_`` and ``intercept_``, or None
         What predicts where it is not ``coef_``: where the evidence ridge acts, or that is from
         levels alone; None elsewhere.
     selection_ : Selection, None or list of p
@@ -326,8 +327,8 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         ----------
         X : (n, d) features of each person
             Or a tabmat matrix, for categories of many levels (needs ``unbin[fast]``); or Parquet
-            files (a path, a folder, a pattern such as "people/*.parquet"), which are not held in
-            memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
+            files (a path, a folder, a pattern such as ``"people/*.parquet"``), which are not held
+            in memory as a whole unless they are small; or, with ``engine="dask"``, a Dask frame or
             array; or, with ``engine="torch"``, a tensor, best on the device already.
         y : AggregatedTarget, JoinedTarget, list of them, mapping, or (n,) numbers
             ``release.align(blocks)``, or ``join`` of several tables of the same people; a list fits
@@ -811,17 +812,6 @@ class AggregatedGLM(RegressorMixin, BaseEstimator):
         """Return the fit as a frame of one row."""
         check_is_fitted(self)
         return to_frame(glance(self._only_fit("glance"), self.method), backend)
-
-    def _repr_html_inner(self) -> str:
-        shown = self._summary_html()
-        return str(super()._repr_html_inner()) if shown is None else shown
-
-    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
-        shown = self._summary_html()
-        return (
-            bundle if shown is None or "text/html" not in bundle else bundle | {"text/html": shown}
-        )
 
     def _summary_html(self) -> str | None:
         """Return what a notebook shows of a fitted model; None where scikit-learn's is shown."""

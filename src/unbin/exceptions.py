@@ -6,6 +6,7 @@
     ├── ReleaseError (ValueError)          the table contradicts itself
     │   ├── BlockError                     block ids
     │   ├── BinError                       bins and their edges
+    │   ├── CategoryError                  names of categories; a table of them beside numbers
     │   ├── CountError                     counts, percentages, totals
     │   ├── OrderStatisticError            ranks, quantiles and their values
     │   └── ReadError                      a file that cannot be read as a table
@@ -36,6 +37,15 @@
     └── SlowFitWarning                     a fit that will take minutes, and why
 
 Messages read "where: what, got what; what to do".
+
+Examples
+--------
+>>> import unbin
+>>> try:
+...     unbin.Release.from_means({"block": ["A", "A"], "mean": [3.5, 4.1]})
+... except unbin.exceptions.ReleaseError as error:
+...     print(f"{type(error).__name__}: {error}")
+BlockError: block 'A': must have one mean, got several rows; keep one
 """
 
 from __future__ import annotations
@@ -58,6 +68,10 @@ class BlockError(ReleaseError):
 
 class BinError(ReleaseError):
     """Bins overlap, run backwards or have impossible edges."""
+
+
+class CategoryError(ReleaseError):
+    """A category is missing, doubled or unknown, or stands where only numbers can."""
 
 
 class CountError(ReleaseError):

@@ -85,7 +85,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         With ``cv``, fitted to the best z of all people.
     objective_ : float
         The best objective; with ``cv`` that of the predictions of held-out blocks.
-    objective_path_ : (n_iter_ + 1,)
+    objective_path_ : (``n_iter_`` + 1,)
         At the start and after each step.
     status_ : Enum
         How the fit ended; ``status_.value`` is a sentence.
@@ -107,13 +107,13 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
     Examples
     --------
     >>> import numpy as np, unbin
-    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> from sklearn.tree import DecisionTreeRegressor
     >>> rng = np.random.default_rng(0)
     >>> county = np.repeat([f"{c:03d}" for c in range(100)], 30)
     >>> X = rng.normal(size=(3000, 2)) + rng.normal(size=(100, 2)).repeat(30, axis=0)
     >>> y = X[:, 0] ** 2 + X[:, 1] + 0.3 * rng.normal(size=3000)
     >>> target = unbin.aggregate(y, county, bins=8).align(county)
-    >>> learner = HistGradientBoostingRegressor(max_iter=50)
+    >>> learner = DecisionTreeRegressor(min_samples_leaf=30)
     >>> model = unbin.AggregatedRegressor(learner, random_state=0).fit(X, target)
     >>> linear = unbin.AggregatedGLM().fit(X, target)
     >>> bool(model.score(X, y) > linear.score(X, y) + 0.2)

@@ -25,7 +25,11 @@ def aggregate(
     block: options.BlocksOption = None,
     weights: standing.WeightsOption = None,
     bins: Annotated[
-        str, typer.Option(help="Number of bins, or their edges: '-inf,0,10,inf'.")
+        str,
+        typer.Option(
+            help="Number of bins, or their edges: '-inf,0,10,inf'. 'categories' counts every value "
+            "by itself, as text is counted anyway."
+        ),
     ] = "5",
     output: Annotated[
         Path | None,
@@ -106,9 +110,11 @@ def _files(blocks: list[str], output: Path | None) -> list[str]:
     return files
 
 
-def _bins(text: str) -> int | list[float]:
+def _bins(text: str) -> int | str | list[float]:
     from unbin.exceptions import ParameterError
 
+    if text == "categories":
+        return text
     try:
         return [float(part) for part in text.split(",")] if "," in text else int(text)
     except ValueError:

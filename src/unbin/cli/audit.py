@@ -24,7 +24,10 @@ _MOST_BLOCKS = 12
 @reported
 def audit(
     people: options.PeopleArgument,
-    target: Annotated[str, typer.Option(help="Column with the outcome.", show_default=False)],
+    target: Annotated[
+        str,
+        typer.Option(help="Column with the outcome: numbers, or categories.", show_default=False),
+    ],
     block: Annotated[
         list[str] | None,
         typer.Option(
@@ -49,7 +52,13 @@ def audit(
     everybody: Annotated[
         bool, typer.Option("--everybody", help="Also plan one table of everybody.")
     ] = False,
-    bins: Annotated[str, typer.Option(help="Numbers of bins to plan for.")] = "2,5,10,25",
+    bins: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of bins to plan for, 2,5,10,25 by default. Categories have none; say "
+            "'categories' where numbers are their names."
+        ),
+    ] = None,
     edges: Annotated[
         list[str] | None,
         typer.Option(help="Edges to plan for: '-inf,0,10,inf'; again for further tables."),
@@ -109,6 +118,8 @@ def audit(
     --suppress 11 --fail-above 0.3 --output audit
 
     Example: unbin audit cells.csv --target income --block county --weights people
+
+    Example: unbin audit voters.csv --target party --block precinct --suppress 11
     """
     from unbin.disclosure import audit as measure
     from unbin.disclosure.inputs import EVERYBODY
@@ -116,7 +127,7 @@ def audit(
     from unbin.people.encoding import Encoding
     from unbin.people.formulas import check_formulas
 
-    plans: list[Any] = [*_numbers("--bins", bins, int), *(_edges(text) for text in edges or [])]
+    plans = _plans(bins, edges or [])
     check_formulas("audit")
     check_report(output)
     with progress("reading"):
@@ -227,6 +238,17 @@ def _names_people(values: Any) -> bool:
 
 def _n_texts(values: Any) -> int:
     return len(set(values.tolist()))
+
+
+def _plans(bins: str | None, edges: list[str]) -> list[Any] | str | None:
+    """Return the bins to plan for as :func:`unbin.audit` takes them."""
+    from unbin.disclosure.inputs import BINS
+    from unbin.disclosure.results import CATEGORIES
+
+    if not edges and bins in (None, CATEGORIES):
+        return bins
+    numbers = BINS if bins is None else _numbers("--bins", bins, int)
+    return [*numbers, *map(_edges, edges)]
 
 
 def _numbers(name: str, text: str, kind: Any) -> list[Any]:

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unbin.cli import options, standing
+from unbin.cli import categories, options, standing
 from unbin.cli.console import INTERRUPTED, progress, reported, say
+from unbin.cli.inputs import Data, hashes, parse_alpha, read, tie, title_of
 from unbin.cli.interrupts import chose_early, was_interrupted, watched
 from unbin.cli.reading import NOTHING, Reading, describe, open_releases, with_reading
 from unbin.cli.records import check_report, command_line, write
 
 if TYPE_CHECKING:
-    from unbin._typing import BoolArray, FloatArray
     from unbin.estimator import AggregatedGLM
     from unbin.people.encoding import Encoding
-    from unbin.people.reading import People
-    from unbin.release import AggregatedTarget, Release
+    from unbin.release import AggregatedTarget
     from unbin.release.join import JoinedTarget
 
 _CONTEXTUAL: dict[str, bool | str] = {"no": False, "yes": True, "auto": "auto"}
-_MOST_NAMES = 6
-"""Files that a title names."""
 
 
 @reported
@@ -61,7 +57,8 @@ def fit(
         str | None,
         typer.Option(
             help="gaussian, poisson, binomial, gamma, negative-binomial, beta-binomial, ordinal, "
-            "or auto: held-out blocks choose. Default: auto, gaussian of matching and of logs.",
+            "or auto: held-out blocks choose. Default: auto, gaussian of matching and of logs; "
+            "multinomial of categories.",
             show_default=False,
         ),
     ] = None,
@@ -76,9 +73,11 @@ def fit(
         str,
         typer.Option(
             help="Block means of the features as further columns: no, yes, auto; of several tables "
-            "over the blocks of the first, or of the one whose --block is given here."
+            "over the blocks of the first, or of the one whose --block is given here. Of "
+            "categories the scale of their slopes: 0.25, or auto with several tables."
         ),
     ] = "no",
+    random: categories.RandomOption = None,
     robust: Annotated[
         bool,
         typer.Option(
@@ -123,6 +122,7 @@ def fit(
         Path | None,
         typer.Option(help="Folder for model.json, coefficients.csv and report.html."),
     ] = None,
+    block_table: categories.BlockTableOption = None,
     write_imputed: Annotated[
         bool,
         typer.Option(
@@ -136,6 +136,8 @@ def fit(
     Of several tables, give a --block for each, in their order. With --on-missing drop, people
     without a block are outside that table. Rows that stand for several people have --weights;
     people whose outcome is known (--observed) are taken out of the tables, and fitted beside them.
+    Of a table of categories (votes, causes of death) the classifier is fitted; --random names the
+    groups whose cells are estimated.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results
@@ -145,6 +147,9 @@ def fit(
 
     Example: unbin fit survey.csv county.csv --block county --weights w --weighting survey
     --observed income --formula "age + C(sex)"
+
+    Example: unbin fit voters.csv votes.csv --block precinct --formula "race + age" --random race
+    --contextual 0.25 --output results --block-table cells.csv
     """
     from unbin._checks import check_choice, check_share
     from unbin.analysis import MISSING
@@ -164,36 +169,57 @@ def fit(
     parsed = parse_formula(formula)
     who = standing.Standing(weights, weighting, observed, disjoint)
     who.check({"--block": options.block_columns(blocks), "--formula": list(parsed.columns)})
-    model = AggregatedGLM(
-        family or ("gaussian" if method == "matching" or target_transform else "auto"),
-        method,
-        alpha=_alpha(alpha),
-        contextual=_contextual(contextual, blocks),
-        robust=robust,
-        n_trials=n_trials,
-        target_transform=target_transform,
-        lower=lower,
-        upper=upper,
-        fit_intercept=parsed.intercept,
-        random_state=seed,
-        n_jobs=jobs,
-        checkpoint=checkpoint,
-    )
     check_report(output)
     with progress("reading"):
         tables = open_releases(release, reading, public=public)
+    nominal = any(table.categories for table in tables)
+    asked = categories.Asked(family, alpha, contextual, random, block_table, jobs)
+    asked.check(
+        categories=nominal,
+        of_numbers={
+            "--method": method != "likelihood",
+            "--offset": offset is not None,
+            "--robust": robust,
+            "--n-trials": n_trials != 1,
+            "--target-transform": target_transform is not None,
+            "--lower": lower is not None,
+            "--upper": upper is not None,
+            "--checkpoint": checkpoint is not None,
+            "--write-imputed": write_imputed,
+        },
+    )
+    if not nominal:
+        model = AggregatedGLM(
+            family or ("gaussian" if method == "matching" or target_transform else "auto"),
+            method,
+            alpha=parse_alpha(alpha),
+            contextual=_contextual(contextual, blocks),
+            robust=robust,
+            n_trials=n_trials,
+            target_transform=target_transform,
+            lower=lower,
+            upper=upper,
+            fit_intercept=parsed.intercept,
+            random_state=seed,
+            n_jobs=jobs,
+            checkpoint=checkpoint,
+        )
+    with progress("reading"):
         others = [*who.columns, *([] if offset is None else [offset])]
-        data = _read(people, formula, options.block_columns(blocks), others, missing)
-        target = _target(tables, data, blocks, who, scale=scale, on_missing=on_missing)
+        data = read(people, formula, options.block_columns(blocks), others, missing)
+        target = tie(tables, data, blocks, who, scale=scale, on_missing=on_missing)
     for line in [*describe(tables, release), *standing.describe(target)]:
         say(line, err=True)
+    if nominal:
+        categories.run(asked, data, target, release, level, output, public=bool(public))
+        return
     _fit(model, data, target, offset)
     shown = _summary(model, data.encoding, level)
     if output is None:
         say(shown)
         _exit_if_interrupted(model)
         return
-    inputs = _inputs(data.rows, release)
+    inputs = hashes(data.rows, release)
     texts = _record(model, data.encoding, level, inputs)
     if write_imputed:
         texts["imputed.csv"] = _imputed(model, target)
@@ -248,91 +274,9 @@ def _no_formula(people: str, block: list[str] | None) -> Exception:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Data:
-    """People as read, and encoded.
-
-    Attributes
-    ----------
-    everybody : People
-    rows : People
-        Those who are fitted.
-    keep : (n,) bool
-        Who of everybody they are.
-    encoding : Encoding
-    X : (n, d)
-        Of those who are fitted.
-    """
-
-    everybody: People
-    rows: People
-    keep: BoolArray
-    encoding: Encoding
-    X: FloatArray
-
-
-def _read(people: str, formula: str, ids: list[str], others: list[str], missing: str) -> _Data:
-    """Read people, their ids and other columns, and encode what the formula names."""
-    import numpy as np
-
-    from unbin.analysis import complete_rows
-    from unbin.people.encoding import Encoding
-    from unbin.people.formulas import parse_formula
-    from unbin.people.reading import read_people, with_numbers
-
-    parsed = parse_formula(formula)
-    everybody = read_people(
-        people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns, *others]
-    )
-    numbers = set(ids) - set(parsed.categorical_columns)
-    keep = np.ones(len(everybody), dtype=bool)
-    if missing == "drop":
-        keep = complete_rows(with_numbers(everybody, numbers), parsed)
-    rows = everybody if keep.all() else everybody.take(keep)
-    how = "mean" if missing == "mean" else "error"
-    encoding, X = Encoding.build(formula, with_numbers(rows, numbers), missing=how)
-    return _Data(everybody, rows, keep, encoding, X)
-
-
-def _target(
-    tables: list[Release],
-    data: _Data,
-    blocks: list[str],
-    who: standing.Standing,
-    *,
-    scale: bool,
-    on_missing: str,
-) -> AggregatedTarget | JoinedTarget:
-    """Tie the tables to people; those who were dropped are taken out of them."""
-    import warnings
-
-    from unbin.analysis import thinned
-    from unbin.exceptions import AlignmentWarning
-
-    if data.keep.all():
-        return options.join_tables(
-            tables, data.rows, blocks, who, scale=scale, on_missing=on_missing
-        )
-    whole = options.align_tables(
-        tables, data.everybody, blocks, who, scale=scale, on_missing=on_missing
-    )
-    left = [thinned(each, data.keep) for each in whole]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AlignmentWarning)  # said once, with the reason
-        return options.join_tables(left, data.rows, blocks, who, scale=True, on_missing=on_missing)
-
-
-def _inputs(rows: People, releases: list[str]) -> dict[str, str]:
-    """Return the hashes of all input files by their names, which may be alike."""
-    from unbin.release.join import distinct_names
-
-    names = distinct_names([rows.name, *(Path(path).name for path in releases)])
-    return dict(zip(names, [rows.sha256, *map(_sha256, releases)], strict=True))
-
-
 def _fit(
     model: AggregatedGLM,
-    data: _Data,
+    data: Data,
     target: AggregatedTarget | JoinedTarget,
     offset: str | None,
 ) -> None:
@@ -362,22 +306,6 @@ def _exit_if_interrupted(model: AggregatedGLM) -> None:
             what = "not all candidates were compared; the best so far was fitted"
         say(f"Interrupted: {what}.", err=True)
         raise typer.Exit(INTERRUPTED)
-
-
-def _alpha(text: str) -> float | str | None:
-    from unbin.exceptions import ParameterError
-
-    if text in ("auto", "held-out"):
-        return text
-    if text == "needed":
-        return None
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(
-            f"--alpha: must be a number, auto, needed or held-out, got {text!r}; write for example "
-            "0.01"
-        ) from None
 
 
 def _summary(model: AggregatedGLM, encoding: Encoding, level: float) -> str:
@@ -410,17 +338,12 @@ def _record(
         "coefficients.csv": csv_text(_coefficients(model, encoding, level)),
         "report.html": render_report(
             model,
-            title=_title(list(inputs)),
+            title=title_of(list(inputs)),
             command=command_line(),
             inputs=inputs,
             encoding=encoding,
         ),
     }
-
-
-def _title(files: list[str]) -> str:
-    more = f" and {len(files) - _MOST_NAMES} more" if len(files) > _MOST_NAMES else ""
-    return f"Fit of {', '.join(files[:_MOST_NAMES])}{more}"
 
 
 def _coefficients(model: AggregatedGLM, encoding: Encoding, level: float) -> dict[str, Any]:
@@ -444,10 +367,3 @@ def _imputed(model: AggregatedGLM, target: AggregatedTarget | JoinedTarget) -> s
     names = distinct_names([*named, "imputed"])
     columns = [*(table.blocks for table in tables), model.impute()]
     return csv_text(dict(zip(names, columns, strict=True)))
-
-
-def _sha256(path: str) -> str:
-    import hashlib
-
-    with Path(path).open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -119,7 +119,7 @@ def join_tables(
     from unbin.release.join import join
 
     aligned = align_tables(tables, rows, blocks, standing, scale=scale, on_missing=on_missing)
-    known = standing.known(rows)
+    known = standing.known(rows, categories=any(table.categories for table in tables))
     if known is None:
         return aligned[0] if len(aligned) == 1 else join(*aligned, scale=scale)
     return join(*aligned, known, scale=scale and len(aligned) > 1)

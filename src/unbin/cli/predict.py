@@ -12,7 +12,7 @@ from unbin.cli.console import reported, say
 
 if TYPE_CHECKING:
     from unbin.people.reading import People
-    from unbin.results.persistence import SavedModel
+    from unbin.results.persistence import Model, SavedModel
 
 _DIGITS = 6
 """Significant digits of a prediction: more would claim a precision that no fit has."""
@@ -43,15 +43,17 @@ def predict(
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Predict the mean outcome of people.
+    """Predict the mean outcome of people, or how likely each category is.
 
-    Takes a saved model and prints CSV, in the order of the people.
+    Takes a saved model and prints CSV, in the order of the people. Of categories the most likely
+    one, and the probability of each.
 
     Example: unbin predict results/model.json people.csv --output predictions.csv
     """
     from unbin._io import csv_text, write_texts
     from unbin.people.formulas import check_formulas
     from unbin.people.reading import read_people
+    from unbin.release.join import distinct_names
     from unbin.results.persistence import read_model
 
     saved = read_model(model)
@@ -61,12 +63,12 @@ def predict(
     ids = options.block_columns([] if block is None else [block])
     ids += [] if identifier is None else [identifier]
     known = _columns(saved)
-    texts = ids if encoding is None else [*ids, *encoding.text_columns]
+    texts = [*ids, *_text_columns(saved)]
     shift = [] if offset in (None, _NONE) else [offset]
     rows = read_people(people, text=texts, columns=[*ids, *known, *shift])
     X = _features(saved, rows)
     blocks = None if block is None else options.block_ids(rows, block)
-    if saved.model.contextual_coef_ is not None and blocks is None:
+    if _has_context(saved.model) and blocks is None:
         say(
             "Warning: the model has contextual effects, and without --block everybody gets the "
             "average context",
@@ -75,14 +77,52 @@ def predict(
     columns: dict[str, Any] = {}
     if identifier is not None:
         columns[identifier] = rows.column(identifier)
-    means = saved.model.predict(X, blocks=blocks, offset=_offset(rows, offset))
-    columns["prediction"] = [float(f"{mean:.{_DIGITS}g}") for mean in means]
-    text = csv_text(columns)
+    names = [*columns, *(found := _predictions(saved.model, X, blocks, _offset(rows, offset)))]
+    values = [*columns.values(), *found.values()]
+    text = csv_text(dict(zip(distinct_names(names), values, strict=True)))
     if output is None:
         say(text.removesuffix("\n"))
     else:
         write_texts({output: text})
         say(f"{len(rows):,} predictions written: {output}")
+
+
+def _predictions(model: Model, X: Any, blocks: Any, offset: Any) -> dict[str, Any]:
+    """Return the columns of predictions."""
+    from unbin.classifier import AggregatedClassifier
+    from unbin.exceptions import ParameterError
+
+    if not isinstance(model, AggregatedClassifier):
+        return {"prediction": _short(model.predict(X, blocks=blocks, offset=offset))}
+    if offset is not None:
+        raise ParameterError("--offset: is for outcomes that are numbers; leave it out")
+    q = model.predict_proba(X, blocks=blocks)
+    likely = {"prediction": model.classes_[q.argmax(axis=1)]}
+    return likely | {f"p_{name}": _short(q[:, k]) for k, name in enumerate(model.classes_)}
+
+
+def _short(values: Any) -> list[float]:
+    return [float(f"{value:.{_DIGITS}g}") for value in values]
+
+
+def _has_context(model: Model) -> bool:
+    """Tell whether predictions depend on the block."""
+    from unbin.classifier import AggregatedClassifier
+
+    if isinstance(model, AggregatedClassifier):
+        return model._binary is None and model._model.shift is not None
+    return model.contextual_coef_ is not None
+
+
+def _text_columns(saved: SavedModel) -> list[str]:
+    """Return the columns of people that are categories."""
+    if saved.encoding is not None:
+        return sorted(saved.encoding.text_columns)
+    coding = getattr(saved.model, "coding_", None)
+    if coding is None:
+        return []
+    pairs = zip(coding.columns, coding.levels, strict=True)
+    return [name for name, levels in pairs if levels is not None]
 
 
 def _offset(rows: People, name: str | None) -> Any:
@@ -100,6 +140,9 @@ def _columns(saved: SavedModel) -> list[str]:
 
     if saved.encoding is not None:
         return list(saved.encoding.formula.columns)
+    coding = getattr(saved.model, "coding_", None)
+    if coding is not None:
+        return list(coding.columns)
     names = getattr(saved.model, "feature_names_in_", None)
     if names is None:
         raise ModelFileError(
@@ -114,8 +157,9 @@ def _features(saved: SavedModel, rows: People) -> Any:
     from unbin._frames import as_floats, to_frame
     from unbin.people.reading import with_numbers
 
-    texts = () if saved.encoding is None else saved.encoding.text_columns
-    numbers = with_numbers(rows, set(_columns(saved)).difference(texts))
+    numbers = with_numbers(rows, set(_columns(saved)).difference(_text_columns(saved)))
+    if hasattr(saved.model, "coding_") and saved.encoding is None:
+        return to_frame({name: numbers[name] for name in _columns(saved)})
     if saved.encoding is None:
         columns = {name: as_floats(numbers[name], where=name) for name in _columns(saved)}
         return to_frame(columns)

@@ -26,7 +26,7 @@ class Reading:
     """What was said about the tables; of several, once for all of them or once for each."""
 
     dialect: Annotated[
-        list[str] | None, typer.Option(help="Layout of the table, see docs/reading.md.")
+        list[str] | None, typer.Option(help="Layout of the table, see docs/howto/reading.md.")
     ] = None
     release_block: Annotated[
         list[str] | None,
@@ -40,6 +40,9 @@ class Reading:
     ] = None
     count: Annotated[
         list[str] | None, typer.Option(help="Column of the table with the counts.")
+    ] = None
+    category: Annotated[
+        list[str] | None, typer.Option(help="Column of the table with categories.")
     ] = None
     where: Annotated[
         list[str] | None,
@@ -62,6 +65,17 @@ class Reading:
     totals: Annotated[
         list[str] | None,
         typer.Option(help="Blocks that are totals of others: drop (the default) or keep."),
+    ] = None
+    absent: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="What a category without a row in a block means: zero (the default), nobody chose "
+            "it, or structural, it was not on offer."
+        ),
+    ] = None
+    rest: Annotated[
+        list[str] | None,
+        typer.Option(help="Name of a category for people who are in none of those of the table."),
     ] = None
     sheet: Annotated[
         list[str] | None,

@@ -92,12 +92,14 @@ class Standing:
         people = self.people(rows)
         return {} if people is None else {"weights": people, "weighting": self.weighting}
 
-    def known(self, rows: People) -> ObservedTarget | None:
-        """Return the outcomes that are known, if a column has them."""
+    def known(self, rows: People, *, categories: bool = False) -> ObservedTarget | None:
+        """Return the outcomes that are known, if a column has them: numbers, or categories."""
         from unbin.release.observed import observed
 
         if self.observed is None:
             return None
+        if categories:
+            return observed(rows.column(self.observed), disjoint=self.disjoint)
         values = _numbers(rows, self.observed, f"--observed {self.observed}")
         return observed(values, disjoint=self.disjoint)
 

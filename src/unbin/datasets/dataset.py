@@ -29,6 +29,16 @@ class Dataset:
         Where each person lives.
     n_dropped : int
         People of the file that were left out.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> people = unbin.datasets.Dataset(
+    ...     np.array([[34.0], [51.0]]), ("age",), {"cost": np.array([120.0, 80.0])},
+    ...     np.array(["A", "B"]),
+    ... )
+    >>> people.target("cost")[people.blocks == "B"].tolist()
+    [80.0]
     """
 
     X: FloatArray

@@ -25,6 +25,14 @@ class Simulation:
     coef : (d,)
         The truth.
     intercept : float
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40, coef=[0.5, -0.3])
+    >>> unbin.aggregate(people.y, people.blocks, bins=5)
+    Release: 40 blocks, 2,000 people
+      histogram: 40 blocks, 5 bins, open below and above
     """
 
     X: FloatArray
@@ -64,6 +72,13 @@ def simulate(
         Slopes; a random direction of length 1 when left out.
     intercept : float
     random_state : int
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40, family="poisson", coef=[0.5, -0.3])
+    >>> people.X.shape, people.blocks[:3].tolist()
+    ((2000, 2), ['30', '14', '38'])
     """
     if family not in _DRAW:
         raise ParameterError(f"family: must be one of {', '.join(_DRAW)}, got {family!r}")

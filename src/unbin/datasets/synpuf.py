@@ -71,6 +71,13 @@ def load_synpuf(path: str | os.PathLike[str] | None = None) -> Dataset:
     References
     ----------
     CMS 2008-2010 Data Entrepreneurs' Synthetic Public Use File (DE-SynPUF).
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.load_synpuf("synpuf_2008.csv")  # downloaded when left out
+    >>> people.feature_names[:2], list(people.targets)[:2]
+    (('age', 'under 65'), ['MEDREIMB_IP', 'BENRES_IP'])
     """
     return _dataset(_read(_find(path)))
 

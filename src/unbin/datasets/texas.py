@@ -43,6 +43,13 @@ def load_texas(path: str | os.PathLike[str]) -> Dataset:
     ------
     ReadError
         There is no such file, or it is in another layout.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.load_texas("texas_4q2006.txt")
+    >>> people.feature_names[:3]
+    ('log length of stay', 'age', 'female')
     """
     place = Path(path)
     people = read_people(

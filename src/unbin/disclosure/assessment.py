@@ -13,14 +13,22 @@ from unbin.disclosure.baselines import block_guess, pooled_guess, public_guess
 from unbin.disclosure.gains import LEAST_BLOCKS, Gains, measure_gains
 from unbin.disclosure.guesses import Guess, Knowledge, bin_values
 from unbin.disclosure.inputs import Records
-from unbin.disclosure.measures import Scale, most_exposed, nearness
+from unbin.disclosure.measures import (
+    Scale,
+    as_probabilities,
+    most_exposed,
+    nearness,
+    squared_error,
+)
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import (
+    CATEGORIES,
     HELD_OUT,
     IN_TABLE,
     AttackResult,
     Disclosure,
     PlannedTable,
+    bins_in_words,
 )
 from unbin.disclosure.rules import Derivable, check_cells, check_together, derivable
 from unbin.disclosure.together import (
@@ -31,7 +39,6 @@ from unbin.disclosure.together import (
 from unbin.disclosure.utility import measure_utility
 from unbin.exceptions import ParameterError
 from unbin.release import Release
-from unbin.release.aggregation import aggregate
 from unbin.release.crossings import Crossings
 
 _CHANCE = 0.95
@@ -54,21 +61,28 @@ class Settings:
 class Task:
     """One table to audit: the bins of a level's blocks, as they are or protected.
 
-    ``place`` is that of the level among all: tables published together have noise of their own.
+    ``bins`` is None of categories. ``place`` is that of the level among all: tables published
+    together have noise of their own.
     """
 
     records: Records
     level: str
     place: int
     ids: TextArray
-    bins: int | FloatArray
+    bins: int | FloatArray | None
     protection: Protection | None
     settings: Settings
 
     @property
     def bins_text(self) -> str:
         """The bins as asked for."""
+        if self.bins is None:
+            return CATEGORIES
         return str(self.bins) if np.ndim(self.bins) == 0 else f"{np.size(self.bins) - 1} given"
+
+    def name(self, *levels: str) -> str:
+        """Return what the table, or those of several levels, are called."""
+        return f"{' + '.join(levels or (self.level,))}, {bins_in_words(self.bins_text)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +102,7 @@ class _Guesses:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """People who are in the table, or who are not: their values, blocks and guesses (G, n)."""
+    """People who are in the table, or who are not: their values, blocks and guesses (G, n, …)."""
 
     people: str
     y: FloatArray
@@ -113,16 +127,16 @@ class Audited:
 def audit_table(task: Task, tell: Callable[[str], None]) -> Audited:
     """Make a planned table, attack it and measure what the attacks find out."""
     records, rng = task.records, np.random.default_rng(task.settings.seed)
-    name = f"{task.level}, {task.bins_text} bins"
+    name = task.name()
     inside = ~records.held_out
     y, y_other = records.y[inside], records.y[~inside]
-    plain = aggregate(y, task.ids[inside], task.bins)
+    plain = records.table(task.ids, task.bins, inside)
     known = _knowledge(task, plain, rng)
     guesses = _guess(task, known, plain, y, y_other, lambda each: tell(f"{name}: {each}"))
     tell(f"{name}: measuring")
     people = _People(known.target.codes, known.codes_other)
     results, disclosures = _measure(task, known, guesses, people, rng)
-    everybody = aggregate(records.y, task.ids, task.bins)
+    everybody = records.table(task.ids, task.bins, np.full(len(inside), True))
     told = derivable(everybody, task.settings.smallest, task.protection)
     table = PlannedTable(
         levels=(task.level,),
@@ -148,7 +162,7 @@ def audit_together(alone: Sequence[Audited], tell: Callable[[str], None]) -> Pla
     task, first = alone[0].task, alone[0].table
     records, rng = task.records, np.random.default_rng(task.settings.seed)
     levels = tuple(each.task.level for each in alone)
-    name = f"{' + '.join(levels)}, {task.bins_text} bins"
+    name = task.name(*levels)
     guesses, joined = _guess_together(alone, lambda each: tell(f"{name}: {each}"))
     tell(f"{name}: measuring")
     known = [each.known for each in alone]
@@ -225,8 +239,9 @@ def _measure(
 ) -> tuple[tuple[AttackResult, ...], tuple[Disclosure, Disclosure]]:
     """Measure all guesses of the people in the table, and of those held out."""
     records = task.records
-    scale = Scale(known.edges, float(records.y.mean()), records.log)
+    scale = Scale(known.edges, records.y.mean(axis=0), records.log)
     resampled = people.resampled or (people.table, people.other)
+    read = as_probabilities if records.categories else np.asarray
     sides = (
         (IN_TABLE, ~records.held_out, people.table, resampled[0], "table"),
         (HELD_OUT, records.held_out, people.other, resampled[1], "other"),
@@ -234,8 +249,9 @@ def _measure(
     results: list[AttackResult] = []
     disclosures = []
     for who, chosen, codes, blocks, side in sides:
-        told = np.stack([getattr(guess, side) for guess in guesses.every()])
-        these = _Side(who, records.y[chosen], codes, blocks, told, getattr(guesses.block, side))
+        told = read(np.stack([getattr(guess, side) for guess in guesses.every()]))
+        block = read(getattr(guesses.block, side))
+        these = _Side(who, records.y[chosen], codes, blocks, told, block)
         found, disclosure = _judge(task.settings, these, guesses, scale, rng)
         results += found
         disclosures.append(disclosure)
@@ -249,14 +265,18 @@ def _knowledge(task: Task, plain: Release, rng: np.random.Generator) -> Knowledg
     release = plain if task.protection is None else task.protection.apply(plain, noise)
     n_bins = len(plain.histogram.count) // len(plain)
     table = plain.histogram
-    edges = np.concatenate([table.lower[:n_bins], table.upper[n_bins - 1 : n_bins]])
+    if records.categories:
+        edges, values = np.empty(0), np.eye(n_bins)
+    else:
+        edges = np.concatenate([table.lower[:n_bins], table.upper[n_bins - 1 : n_bins]])
+        values = bin_values(records.y[inside], edges)
     return Knowledge(
         X=records.X[inside],
         X_other=records.X[~inside],
         target=release.align(task.ids[inside]),
         codes_other=np.searchsorted(plain.blocks, task.ids[~inside]),
         edges=edges,
-        values=bin_values(records.y[inside], edges),
+        values=values,
     )
 
 
@@ -274,7 +294,7 @@ def _guess(
     if not attacks:
         raise ParameterError(
             f"attacks: none of {', '.join(settings.attacks)} can be made with {', '.join(families)}"
-            f" on {task.level}, {task.bins_text} bins; name others"
+            f" on {task.name()}; name others"
         )
     observed = next((name for name in families if name != "ordinal"), "gaussian")
     return _Guesses(
@@ -349,8 +369,8 @@ def _gains(
 
 def _share_removed(y: FloatArray, told: FloatArray, without: FloatArray) -> float:
     """Return 1 - MSE / MSE of other guesses; NaN where those are right."""
-    left, total = float(((y - without) ** 2).sum()), float((y**2).sum())
-    return 1 - float(((y - told) ** 2).sum()) / left if left > 1e-12 * total else float("nan")
+    left, total = float(squared_error(y, without).sum()), float((y**2).sum())
+    return 1 - float(squared_error(y, told).sum()) / left if left > 1e-12 * total else float("nan")
 
 
 def _identified(guess: Guess) -> bool | None:

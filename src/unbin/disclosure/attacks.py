@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -12,9 +12,11 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._typing import FloatArray
-from unbin.disclosure.baselines import block_means, shrunk
-from unbin.disclosure.guesses import Guess, Knowledge
+from unbin.classifier import AggregatedClassifier
+from unbin.disclosure.baselines import averages, block_means, shrunk
+from unbin.disclosure.guesses import Guess, Knowledge, Model, by_likelihood
 from unbin.disclosure.protections import believable_counts, without_noise
+from unbin.disclosure.raking import raked
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import (
     DomainError,
@@ -33,6 +35,8 @@ from unbin.release.target import AggregatedTarget
 
 ATTACKS = ("matching", "likelihood", "ridge")
 """The paper's estimator, the likelihood as it is, and with a ridge that held-out blocks choose."""
+LOGIT = "logit"
+"""What attackers take categories for."""
 _SLOW = frozenset({"gamma"})
 _STARTS = 8
 """Of matching, where there are no more blocks than coefficients: each ends elsewhere and satisfies
@@ -43,6 +47,13 @@ _LEAST_BLOCKS = 10
 
 def families_for(release: Release, families: Any) -> tuple[str, ...]:
     """Return the families an attacker would try, simplest first."""
+    if release.categories:
+        if not (isinstance(families, str) and families == "auto"):
+            raise ParameterError(
+                f"families: are of numbers, got {families!r} and a table of categories, which "
+                "attackers take for a multinomial logit; leave them out"
+            )
+        return (LOGIT,)
     if isinstance(families, str) and families == "auto":
         found = candidate_families([release], 1)
         return tuple(family.name for family in found if family.name not in _SLOW)
@@ -74,8 +85,11 @@ def attack(
             yield _average(guesses)
 
 
-def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> list[AggregatedGLM]:
+def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> Sequence[Model]:
     """Return the models to be fitted, none where an attack cannot be made."""
+    if family == LOGIT:
+        ridges: dict[str, float | str] = {"likelihood": 0.0, "ridge": "auto"}
+        return [AggregatedClassifier(ridges[kind])] if kind in ridges else []
     if kind == "matching":
         if not isinstance(get_family(family), BregmanFamily):
             return []
@@ -87,16 +101,16 @@ def models_for(kind: str, family: str, n_blocks: int, d: int, seed: int) -> list
     return [AggregatedGLM(family, alpha=0.0, random_state=seed)]
 
 
-def _try(name: str, model: AggregatedGLM, known: Knowledge) -> Guess | None:
+def _try(name: str, model: Model, known: Knowledge) -> Guess | None:
     """Return the guesses of a model; None where it cannot be fitted to the table."""
-    target = _exact(known.target) if model.method == "matching" else known.target
+    target = known.target if by_likelihood(model) else _exact(known.target)
     if not fitted(model, known.X, target):
         return None
     guess = _guess(name, model, known)
     return guess if guess.finite else None
 
 
-def fitted(model: AggregatedGLM, X: FloatArray, target: AggregatedTarget | JoinedTarget) -> bool:
+def fitted(model: Model, X: FloatArray, target: AggregatedTarget | JoinedTarget) -> bool:
     """Fit a model, and tell whether that was possible."""
     try:
         with warnings.catch_warnings():  # an attacker tries anyway
@@ -121,38 +135,48 @@ def _exact(target: AggregatedTarget) -> AggregatedTarget:
     return target.with_release(without_noise(target.release))
 
 
-def _guess(name: str, model: AggregatedGLM, known: Knowledge) -> Guess:
+def _guess(name: str, model: Model, known: Knowledge) -> Guess:
     """Return imputed values, and means moved by what the table says of their block."""
     blocks, codes = block_means(known), known.target.codes
-    table, n = _imputed(model, known), blocks.n
+    n = blocks.n
     expected, other = (mean_of(model, X, known) for X in (known.X, known.X_other))
-    if known.release.noise_sd > 0 and model.method == "likelihood":
+    if known.release.noise_sd > 0 and by_likelihood(model):
         # noisy counts are not met by imputed values
-        effect = blocks.mean - np.bincount(codes, weights=expected, minlength=len(n)) / n
-        centre = blocks.pooled - float(expected.mean())
+        effect = blocks.mean - averages(expected, codes, len(n))
+        centre = blocks.pooled - expected.mean(axis=0)
         table = expected + shrunk(effect, blocks.noise, centre, blocks.total)[codes]
     else:
-        effect = np.bincount(codes, weights=table - expected, minlength=len(n)) / n
-        centre = float((table - expected).mean())
+        table = _imputed(model, known)
+        effect = averages(table - expected, codes, len(n))
+        centre = (table - expected).mean(axis=0)
     moved = shrunk(effect, blocks.chance, centre, blocks.total)
     return Guess(name, table, other + moved[known.codes_other], model, score_of(model))
 
 
-def score_of(model: AggregatedGLM) -> float:
-    """Return what an attacker without the truth chooses a likelihood by; larger is better."""
+def score_of(model: Model) -> float:
+    """Return what an attacker without the truth chooses a likelihood by; larger is better.
+
+    Of categories there is nothing to choose by: a ridge is taken where there is one.
+    """
+    if isinstance(model, AggregatedClassifier):
+        return float("nan")
     selection = model.selection_
     return float(-model.objective_ if selection is None else selection.score[selection.chosen])
 
 
-def mean_of(model: AggregatedGLM, X: FloatArray, known: Knowledge) -> FloatArray:
+def mean_of(model: Model, X: FloatArray, known: Knowledge) -> FloatArray:
     """Return the mean of people with features X; an ordinal fit takes the known values of bins."""
+    if isinstance(model, AggregatedClassifier):
+        return model.predict_proba(X)
     if model.family_ != "ordinal":
         return model.predict(X)
     return np.asarray(model.predict_proba(X) @ _values_between(model.bin_edges_, known))
 
 
-def _imputed(model: AggregatedGLM, known: Knowledge) -> FloatArray:
+def _imputed(model: Model, known: Knowledge) -> FloatArray:
     """Return the imputed targets; those of an ordinal fit, by the known values of bins."""
+    if isinstance(model, AggregatedClassifier):
+        return raked(model.predict_proba(known.X), [known])
     if model.family_ != "ordinal":
         return model.impute()
     raking = model._fits[0].imputed
@@ -176,8 +200,9 @@ def attackers_choice(guesses: Iterable[Guess], n_bins: int) -> Guess | None:
     any family, but the means of the bins do.
     """
     pairs = [(guess, guess.model) for guess in guesses if guess.model is not None]
-    found = [(guess, model) for guess, model in pairs if model.method == "likelihood"]
-    found = [(guess, model) for guess, model in found if model.alpha == "held-out"] or found
+    found = [(guess, model) for guess, model in pairs if by_likelihood(model)]
+    found = [(guess, model) for guess, model in found if isinstance(model.alpha, str)] or found
     if n_bins <= 2:
-        found = [(guess, model) for guess, model in found if model.family == "ordinal"] or found
+        ordinal = [pair for pair in found if getattr(pair[1], "family", None) == "ordinal"]
+        found = ordinal or found
     return max((guess for guess, _ in found), key=lambda guess: guess.score, default=None)

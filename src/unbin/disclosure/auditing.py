@@ -20,7 +20,7 @@ from unbin._checks import (
 from unbin._typing import ArrayLike
 from unbin.disclosure.assessment import Settings, Task, audit_table, audit_together
 from unbin.disclosure.attacks import ATTACKS
-from unbin.disclosure.inputs import read_bins, read_records
+from unbin.disclosure.inputs import plans_of, read_records
 from unbin.disclosure.protections import Protection
 from unbin.disclosure.results import Audit, PlannedTable
 from unbin.disclosure.rules import smallest_allowed
@@ -30,7 +30,7 @@ def audit(
     X: ArrayLike,
     y: ArrayLike,
     blocks: Any = None,
-    bins: Sequence[int | ArrayLike] = (2, 5, 10, 25),
+    bins: Sequence[int | ArrayLike] | str | None = None,
     *,
     weights: ArrayLike | None = None,
     together: bool = True,
@@ -54,20 +54,22 @@ def audit(
 
     For whoever holds the individual records. Each planned table is made, attacked with the features
     of the people in it, and compared with what its histograms say without features. See
-    docs/audit.md for what the numbers mean.
+    docs/howto/audit.md for what the numbers mean.
 
     Parameters
     ----------
     X : (n, d)
         What an attacker may know of each person.
     y : (n,)
-        The value to be published as a table.
+        The value to be published as a table: numbers, or names of categories.
     blocks : (n,) block ids, mapping of level name to block ids, or None
         Several levels are audited one by one, and then together: what an attacker reads out of all
         their tables at once. A frame of several columns is a crossed table. None, or a level that
         is None, is everybody in one block.
-    bins : sequence of int or edges
-        Planned tables: numbers of bins at the pooled quantiles, or edges.
+    bins : sequence of int or edges, optional
+        Planned tables: numbers of bins at the pooled quantiles, or edges; 2, 5, 10 and 25 when left
+        out. Categories have none: their table is that of ``unbin.aggregate(y, blocks)``.
+        "categories" takes whole numbers for names of categories.
     weights : (n,), optional
         How many people have these features, this value and these blocks: whole numbers. Each of
         them is audited, as if their row were repeated.
@@ -78,8 +80,9 @@ def audit(
         "log" attacks the log of the value and squares errors of logs: for amounts.
     families : "auto", str or sequence of str
         What attackers take the value for. "auto" is every family that can have produced the table,
-        gamma left out, which takes minutes.
+        gamma left out, which takes minutes. Categories are taken for a multinomial logit.
     attacks : {"matching", "likelihood", "ridge"}, or a sequence of them
+        Matching is not made on categories.
     held_out : float
         Share of the people of each block who are left out of the audited tables.
     rule : {"cms", "wonder", "nhs"} or int
@@ -117,7 +120,7 @@ def audit(
     >>> county = np.repeat(np.arange(40).astype(str), 50)
     >>> X = rng.normal(size=(2000, 2)) + rng.normal(size=(40, 2)).repeat(50, axis=0)
     >>> y = X @ [1.0, -0.5] + 0.3 * rng.normal(size=2000)
-    >>> found = unbin.audit(X, y, county, bins=[5], random_state=0)
+    >>> found = unbin.audit(X, y, county, bins=[5], attacks=("likelihood",), random_state=0)
     >>> found.gain > 0.8
     True
     """
@@ -126,12 +129,13 @@ def audit(
         X,
         y,
         blocks,
+        bins=bins,
         weights=weights,
         target_transform=target_transform,
         held_out=held_out,
         rng=rng,
     )
-    plans = read_bins(bins, log=records.log)
+    plans = plans_of(bins, records)
     protection = Protection.parse(suppress, complementary, round, noise)
     settings = Settings(
         attacks=check_choices("attacks", attacks, ATTACKS),
@@ -165,6 +169,7 @@ def audit(
         n_held_out=int(records.held_out.sum()),
         feature_names=records.feature_names,
         log=records.log,
+        categories=records.categories,
         min_utility=utility,
         max_gain=limit,
         level=settings.level,

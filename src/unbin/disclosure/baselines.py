@@ -9,9 +9,12 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from unbin._typing import FloatArray, IntArray
+from unbin.classifier import AggregatedClassifier
 from unbin.disclosure.guesses import BLOCK_HISTOGRAM, Guess, Knowledge
+from unbin.disclosure.measures import squared_error
 from unbin.disclosure.protections import believable_counts
 from unbin.estimator import AggregatedGLM
+from unbin.exceptions import IdentificationWarning, SpecificationWarning
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +23,11 @@ class BlockMeans:
 
     Attributes
     ----------
-    mean : (B,)
+    mean : (B,), or (B, K) of categories: their shares
     noise : (B,)
-        Variance of its error, where noise was added to the counts; else 0.
-    pooled : float
+        Variance of its error, where noise was added to the counts; else 0. Of categories, like all
+        variances here, the sum of those of the shares.
+    pooled : float, or (K,)
         The mean of everybody.
     total, within : float
         Variance of the values, of everybody and within blocks.
@@ -33,7 +37,7 @@ class BlockMeans:
 
     mean: FloatArray
     noise: FloatArray
-    pooled: float
+    pooled: FloatArray
     total: float
     within: float
     n: IntArray
@@ -53,13 +57,13 @@ def block_means(known: Knowledge) -> BlockMeans:
     release, values = known.release, known.values
     n, people = release.n, float(release.n.sum())
     counted = believable_counts(release).sum(axis=0)
-    pooled = float(counted @ values) / people
+    pooled = counted @ values / people
     apart = values - pooled
     count = release.histogram.count.reshape(len(release), -1)
-    mean = pooled + count @ apart / n
-    noise = release.noise_sd**2 * float(apart @ apart) / n**2
-    square = float(counted @ apart**2)
-    within = max(square - float(n @ ((mean - pooled) ** 2 - noise)), 0.0)
+    mean = pooled + per_block(count @ apart, 1 / n)
+    noise = release.noise_sd**2 * float((apart**2).sum()) / n**2
+    square = float((counted @ apart**2).sum())
+    within = max(square - float(n @ (squared_error(mean, pooled) - noise)), 0.0)
     within /= max(people - len(n), 1.0)
     return BlockMeans(mean, np.asarray(noise), pooled, square / people, within, n)
 
@@ -67,8 +71,26 @@ def block_means(known: Knowledge) -> BlockMeans:
 def pooled_guess(known: Knowledge) -> Guess:
     """Guess the mean of the table of everybody."""
     mean = block_means(known).pooled
-    guesses = np.full(len(known.X), mean), np.full(len(known.X_other), mean)
+    guesses = everybody(mean, len(known.X)), everybody(mean, len(known.X_other))
     return Guess("pooled histogram", *guesses, uses_features=False)
+
+
+def everybody(value: FloatArray, n: int) -> FloatArray:
+    """Return the same guess for n people."""
+    return np.tile(value, (n, *np.ones(np.ndim(value), dtype=int)))
+
+
+def per_block(values: FloatArray, factor: FloatArray) -> FloatArray:
+    """Multiply the values of each block, (B,) or (B, K), by its factor (B,)."""
+    return np.asarray((values.T * factor).T)
+
+
+def averages(values: FloatArray, codes: IntArray, n_blocks: int) -> FloatArray:
+    """Return the mean of people's values, (n,) or (n, K), in each block."""
+    people = np.maximum(np.bincount(codes, minlength=n_blocks), 1)
+    columns = np.atleast_2d(values.T)
+    sums = np.stack([np.bincount(codes, column, n_blocks) for column in columns])
+    return np.asarray((sums / people).T.reshape(n_blocks, *values.shape[1:]))
 
 
 def block_guess(known: Knowledge) -> Guess:
@@ -81,9 +103,9 @@ def block_guess(known: Knowledge) -> Guess:
 
 
 def between_variance(effect: FloatArray, error: FloatArray) -> float:
-    """Return the variance between blocks beyond that of their errors, (B,) each, at least 0.
+    """Return the variance between blocks beyond that of their errors (B,), at least 0.
 
-    The moment estimator of DerSimonian and Laird.
+    The moment estimator of DerSimonian and Laird. Of effects (B, K) variances are sums over K.
 
     References
     ----------
@@ -95,28 +117,28 @@ def between_variance(effect: FloatArray, error: FloatArray) -> float:
     room = total - float(weight @ weight) / total
     if len(effect) == 1 or room <= 0:
         return 0.0
-    apart = effect - float(effect @ weight) / total
-    return max((float(weight @ apart**2) - len(effect) + 1) / room, 0.0)
+    square = squared_error(effect, weight @ effect / total)
+    return max((float(weight @ square) - len(effect) + 1) / room, 0.0)
 
 
 def shrunk(
-    effect: FloatArray, error: FloatArray, centre: float, most: float = np.inf
+    effect: FloatArray, error: FloatArray, centre: float | FloatArray, most: float = np.inf
 ) -> FloatArray:
     """Shrink the effects of blocks towards a centre as far as errors explain the distance.
 
     Parameters
     ----------
-    effect : (B,)
+    effect : (B,), or (B, K) of categories
     error : (B,)
         Variance of the error of each; all 0 where there is none.
-    centre : float
+    centre : float, or (K,)
     most : float
         What the variance between blocks cannot exceed: that of the values.
     """
     if not error.any():
         return effect
     between = min(between_variance(effect, error), most)
-    return np.asarray(centre + (effect - centre) * between / (between + error))
+    return np.asarray(centre + per_block(effect - centre, between / (between + error)))
 
 
 def public_guess(known: Knowledge, y: FloatArray, y_other: FloatArray, family: str) -> Guess:
@@ -124,6 +146,22 @@ def public_guess(known: Knowledge, y: FloatArray, y_other: FloatArray, family: s
     guesses = []
     for X, values, of in ((known.X_other, y_other, known.X), (known.X, y, known.X_other)):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            guesses.append(AggregatedGLM(family).fit(X, values).predict(of))
+            for warning in (ConvergenceWarning, IdentificationWarning, SpecificationWarning):
+                warnings.simplefilter("ignore", warning)
+            if values.ndim == 2:
+                guesses.append(_probabilities(X, values, of))
+            else:
+                guesses.append(AggregatedGLM(family).fit(X, values).predict(of))
     return Guess("public model", guesses[0], guesses[1])
+
+
+def _probabilities(X: FloatArray, indicators: FloatArray, of: FloatArray) -> FloatArray:
+    """Fit a logit to people whose categories (n, K) are known; return those of others."""
+    labels = indicators.argmax(axis=1)
+    found = np.zeros((len(of), indicators.shape[1]))
+    if (labels == labels[0]).all():
+        found[:, labels[0]] = 1.0
+        return found
+    model = AggregatedClassifier().fit(X, labels)
+    found[:, model.classes_] = model.predict_proba(of)
+    return found

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
-
-from unbin.disclosure.measures import Nearness
 
 if TYPE_CHECKING:
     from unbin.disclosure.results import AttackResult, Audit, Disclosure, PlannedTable
@@ -73,10 +72,8 @@ def _rest(table: PlannedTable) -> dict[str, Any]:
 
 
 def _attack(found: AttackResult) -> dict[str, Any]:
-    near = {name: getattr(found.all, name) for name in Nearness.__dataclass_fields__}
-    far = {
-        f"exposed_{name}": getattr(found.exposed, name) for name in Nearness.__dataclass_fields__
-    }
+    near = asdict(found.all)
+    far = {f"exposed_{name}": value for name, value in asdict(found.exposed).items()}
     return {
         "people": found.people,
         "attack": found.attack,

@@ -1,8 +1,9 @@
 """What the features let an attacker read out of a table, beyond what everybody can read in it.
 
 The gain of an attack is 1 - MSE(attack) / MSE(block histogram alone), on the same people: the share
-of what the table leaves open about a person that the attack finds out. An attacker can always fall
-back on the block histogram, so the gain of a table is that of its best attack, and at least 0.
+of what the table leaves open about a person that the attack finds out. Of categories the squared
+error is the Brier score of the probabilities. An attacker can always fall back on the block
+histogram, so the gain of a table is that of its best attack, and at least 0.
 
 **Interval.** A bootstrap over blocks (or, with few blocks, over random groups of people) of the
 paired squared errors: it is about other people of the same kind, the attack as it is. That of the
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin._typing import FloatArray, IntArray
+from unbin.disclosure.measures import squared_error
 
 N_BOOT = 999
 LEAST_BLOCKS = 20
@@ -92,10 +94,10 @@ def measure_gains(
 
     Parameters
     ----------
-    y : (n,)
-    guesses : (A, n)
+    y : (n,), or (n, K) of categories
+    guesses : (A, n), or (A, n, K)
         Of each attack.
-    without : (n,)
+    without : (n,), or (n, K)
         Guesses from the block histogram alone.
     codes : (n,)
         Blocks, from 0; of several tables, the crossings of their blocks.
@@ -106,8 +108,7 @@ def measure_gains(
     resampled : (n,), optional
         The blocks that are bootstrapped, if not those.
     """
-    base = (y - without) ** 2
-    errors = (y - guesses) ** 2
+    base, errors = squared_error(y, without), squared_error(y, guesses)
     seen = _gain(errors.sum(axis=1), base.sum())
     drawn = _drawn(errors, base, codes if resampled is None else resampled, rng)
     ends = [0.5 - level / 2, 0.5 + level / 2]
@@ -174,12 +175,12 @@ def _chance(
     layout = np.argsort(codes, kind="stable")
     y, codes = y[layout], codes[layout]
     # only the product of values and guesses depends on the order
-    centre = float(y.mean())
-    told = guesses[:, layout] - centre
+    centre = y.mean(axis=0)
+    told = (guesses[:, layout] - centre).reshape(len(guesses), y.size)
     y = y - centre
     fixed = (y**2).sum() + (told**2).sum(axis=1)
     result = np.empty(n_permutations)
     for k in range(n_permutations):
         shuffled = y[np.argsort(codes + rng.random(len(y)))]
-        result[k] = _gain(fixed - 2 * told @ shuffled, base.sum()).max(initial=-np.inf)
+        result[k] = _gain(fixed - 2 * told @ shuffled.ravel(), base.sum()).max(initial=-np.inf)
     return result

@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin._typing import FloatArray, IntArray
+from unbin.classifier import AggregatedClassifier
 from unbin.estimator import AggregatedGLM
 from unbin.release import Release
 from unbin.release.target import AggregatedTarget
 
+Model = AggregatedGLM | AggregatedClassifier
 BLOCK_HISTOGRAM = "block histogram"
 """What anybody guesses who knows a person's block and no features."""
 RAKED_HISTOGRAMS = "block histograms raked"
@@ -38,8 +40,10 @@ class Knowledge:
     codes_other : (m,)
         Blocks of the others, as places in the release.
     edges : (K + 1,)
-    values : (K,)
-        The mean of each bin over everybody, which is known from surveys.
+        None of categories.
+    values : (K,), or (K, K) of categories
+        The mean of each bin over everybody, which is known from surveys; of categories their
+        indicators, so that the mean of a block is its shares.
     """
 
     X: FloatArray
@@ -62,11 +66,11 @@ class Guess:
     Attributes
     ----------
     name : str
-    table : (n,)
+    table : (n,), or (n, K) of categories
         Of the people in the table.
-    other : (m,)
+    other : (m,), or (m, K)
         Of the people held out.
-    model : AggregatedGLM or None
+    model : AggregatedGLM, AggregatedClassifier or None
         What made them.
     score : float
         By which an attacker without the truth would choose among likelihoods: larger is better.
@@ -77,7 +81,7 @@ class Guess:
     name: str
     table: FloatArray
     other: FloatArray
-    model: AggregatedGLM | None = None
+    model: Model | None = None
     score: float = float("nan")
     uses_features: bool = True
 
@@ -85,6 +89,13 @@ class Guess:
     def finite(self) -> bool:
         """Whether every guess is a number."""
         return bool(np.isfinite(self.table).all() and np.isfinite(self.other).all())
+
+
+def by_likelihood(model: Model | None) -> bool:
+    """Whether a fit has standard errors and weighs what each block tells; matching does not."""
+    return isinstance(model, AggregatedClassifier) or (
+        model is not None and model.method == "likelihood"
+    )
 
 
 def bin_values(y: FloatArray, edges: FloatArray) -> FloatArray:

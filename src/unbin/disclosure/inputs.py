@@ -13,10 +13,15 @@ from unbin._blocks import segment_start
 from unbin._checks import check_number
 from unbin._frames import as_floats, as_text, refuse_masked
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
-from unbin.exceptions import AlignmentError, DomainError, ParameterError
+from unbin.exceptions import AlignmentError, CategoryError, DomainError, ParameterError
+from unbin.release import Release
+from unbin.release.aggregation import aggregate, labels_of
+from unbin.release.categories import codes_of, listed, order_of
 from unbin.release.crossings import Crossings
 from unbin.release.weights import check_weights
 
+BINS = (2, 5, 10, 25)
+"""Numbers of bins that are planned unless others are asked for."""
 EVERYBODY = "everybody"
 """The level that publishes one table of all people."""
 _MOST_PEOPLE = 50_000_000
@@ -31,8 +36,10 @@ class Records:
     ----------
     X : (n, d)
     feature_names : tuple of str
-    y : (n,)
-        Values, or their logs.
+    y : (n,), or (n, K) of categories
+        Values, or their logs, or indicators of categories.
+    categories : tuple of str
+        Their names; empty of numbers.
     levels : dict of (n,) text
         The block of everybody, by level.
     held_out : (n,) bool
@@ -44,9 +51,18 @@ class Records:
     X: FloatArray
     feature_names: tuple[str, ...]
     y: FloatArray
+    categories: tuple[str, ...]
     levels: dict[str, TextArray]
     held_out: BoolArray
     log: bool
+
+    def table(self, ids: TextArray, bins: int | FloatArray | None, who: BoolArray) -> Release:
+        """Return the table of some people (n,); categories have no bins."""
+        y = self.y[who]
+        if bins is not None:
+            return aggregate(y, ids[who], bins)
+        names = np.array(self.categories)
+        return aggregate(names[y.argmax(axis=1)], ids[who], categories=self.categories)
 
     @property
     def published_together(self) -> tuple[str, ...]:
@@ -67,6 +83,7 @@ def read_records(
     y: ArrayLike,
     blocks: Any,
     *,
+    bins: Any = None,
     weights: ArrayLike | None = None,
     target_transform: str | None,
     held_out: float,
@@ -74,10 +91,11 @@ def read_records(
 ) -> Records:
     """Check what a steward holds, and hold some people out of the table.
 
-    Rows that stand for several people are repeated: an attack is made on a person.
+    Rows that stand for several people are repeated: an attack is made on a person. ``bins`` says
+    whether whole numbers are names of categories, as for ``aggregate``.
     """
     features = check_array(refuse_masked(X, where="X"), dtype=np.float64)
-    values = as_floats(y, where="y")
+    values, categories = _outcome(y, bins)
     if len(values) != len(features):
         raise AlignmentError(
             f"y: must hold a value for each of the {len(features)} rows of X, got {len(values)}; "
@@ -94,6 +112,10 @@ def read_records(
         levels = {name: np.repeat(ids, people) for name, ids in levels.items()}
     if target_transform not in (None, "log"):
         raise ParameterError(f"target_transform: must be None or 'log', got {target_transform!r}")
+    if target_transform == "log" and categories:
+        raise CategoryError(
+            f"target_transform: categories have no log, got y of {listed(categories)}; leave it out"
+        )
     if target_transform == "log" and values.min() <= 0:
         raise DomainError(
             f"y: the log needs positive values, got {values.min():g}; drop those people, or leave "
@@ -103,14 +125,26 @@ def read_records(
     if share >= 1:
         raise ParameterError(f"held_out: must be a share below 1, got {held_out!r}; pass 0.2")
     names = [str(name) for name in getattr(X, "columns", range(features.shape[1]))]
+    if categories:
+        values = np.eye(len(categories))[values.astype(np.int64)]
     return Records(
         X=features,
         feature_names=tuple(names),
         y=np.log(values) if target_transform == "log" else values,
+        categories=categories,
         levels=levels,
         held_out=hold_out(_crossing(levels), share, rng),
         log=target_transform == "log",
     )
+
+
+def _outcome(y: ArrayLike, bins: Any) -> tuple[FloatArray, tuple[str, ...]]:
+    """Return values, or the codes of categories and their names."""
+    labels = labels_of(y, bins)
+    if labels is None:
+        return as_floats(y, where="y"), ()
+    names = order_of(labels, None, where="y")
+    return codes_of(labels, names).astype(np.float64), names
 
 
 def _whole_weights(weights: ArrayLike | None, n: int) -> IntArray | None:
@@ -183,6 +217,18 @@ def hold_out(codes: Any, share: float, rng: np.random.Generator) -> BoolArray:
             "pass more people or a larger share"
         )
     return result
+
+
+def plans_of(bins: Any, records: Records) -> Sequence[int | FloatArray | None]:
+    """Return the planned tables: numbers of bins, or edges; None of categories, which have none."""
+    if not records.categories:
+        return read_bins(BINS if bins is None else bins, log=records.log)
+    if bins is not None and not (isinstance(bins, str) and bins == "categories"):
+        raise CategoryError(
+            f"bins: categories have none, got {bins!r} and y of {listed(records.categories)}; "
+            "leave bins out"
+        )
+    return [None]
 
 
 def read_bins(bins: Any, *, log: bool) -> list[int | FloatArray]:

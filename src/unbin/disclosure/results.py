@@ -10,13 +10,20 @@ from typing import Any
 from unbin._frames import to_frame
 from unbin.disclosure.export import attack_columns, table_columns
 from unbin.disclosure.gains import Gain
-from unbin.disclosure.measures import Nearness
+from unbin.disclosure.measures import Hits, Nearness
 from unbin.disclosure.protections import LAPLACE
 from unbin.disclosure.rules import CellCheck
 from unbin.disclosure.text import as_html, as_json, as_text
 from unbin.disclosure.utility import Utility
 
 IN_TABLE, HELD_OUT = "in the table", "held out"
+CATEGORIES = "categories"
+"""In place of the bins of a table of categories."""
+
+
+def bins_in_words(bins: str) -> str:
+    """Return the bins of a table for a sentence."""
+    return bins if bins == CATEGORIES else f"{bins} bins"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +40,7 @@ class AttackResult:
         Whether an attacker without the truth would take this likelihood, by held-out blocks.
     identified : bool or None
         Whether the fit says that it can be relied on; None where nothing was fitted.
-    all, exposed : Nearness
+    all, exposed : Nearness, or Hits of categories
         Of everybody, and of the 1 % about whom the features reveal most.
     gain : Gain
         As measured; negative where the block histogram alone was nearer.
@@ -46,8 +53,8 @@ class AttackResult:
     uses_features: bool
     chosen: bool
     identified: bool | None
-    all: Nearness
-    exposed: Nearness
+    all: Nearness | Hits
+    exposed: Nearness | Hits
     gain: Gain
     exposed_gain: float
 
@@ -100,11 +107,11 @@ class PlannedTable:
     levels : tuple of str
         Of blocks: one, or those of all tables together.
     bins : str
-        As asked for.
+        As asked for; "categories" of categories.
     protection : str
         Empty for the table as it is.
     n_blocks, n_bins : int
-        Blocks of all tables, and bins of each.
+        Blocks of all tables, and bins, or categories, of each.
     in_table, held_out : Disclosure
     attacks : tuple of AttackResult
     utility : Utility
@@ -167,7 +174,12 @@ class PlannedTable:
     def name(self) -> str:
         """Level, bins and protection in words."""
         protection = f", {self.protection}" if self.protection else ""
-        return f"{self.level}, {self.bins} bins{protection}"
+        return f"{self.plan}{protection}"
+
+    @property
+    def plan(self) -> str:
+        """Level and bins in words."""
+        return f"{self.level}, {bins_in_words(self.bins)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +194,8 @@ class Audit:
     feature_names : tuple of str
     log : bool
         Whether errors were squared on the log scale.
+    categories : tuple of str
+        Of the outcome; empty of numbers.
     min_utility : float
     max_gain : float or None
         The largest gain of a table that is recommended; None for any.
@@ -195,6 +209,7 @@ class Audit:
     n_held_out: int
     feature_names: tuple[str, ...]
     log: bool
+    categories: tuple[str, ...]
     min_utility: float
     max_gain: float | None
     level: float

@@ -35,9 +35,10 @@ class CellCheck:
     blocks_under, cells_under : int
         Those with people, but fewer than the rule asks for.
     whole_blocks : int
-        Blocks whose people are all in one bin: whoever knows the block knows the bin.
+        Blocks whose people are all in one bin, or category: whoever knows the block knows the bin.
     edges_at_values, edges_at_rare_values : int
-        Edges that equal somebody's value, and a value of fewer people than the rule asks for.
+        Edges that equal somebody's value, and a value of fewer people than the rule asks for; 0 of
+        categories, which have no edges.
     publishes_minimum, publishes_maximum : bool
         Whether the lowest or the highest edge is somebody's value, and nobody's lies beyond.
     hidden : int
@@ -130,7 +131,7 @@ def check_cells(
 
     Parameters
     ----------
-    y : (n,)
+    y : (n,), or (n, K) of categories
         Everybody's values.
     release : Release
         Their table, unprotected, with the same bins in every block.
@@ -140,9 +141,7 @@ def check_cells(
     told : Derivable, optional
         What :func:`derivable` returned, where it is at hand.
     """
-    table = release.histogram
-    count = _counts(release)
-    edges = np.concatenate([table.lower[: count.shape[1]], table.upper[count.shape[1] - 1 :][:1]])
+    count, edges = _counts(release), _edges(release)
     values, people = np.unique(y, return_counts=True)
     place = np.minimum(np.searchsorted(values, edges), len(values) - 1)
     at_value = values[place] == edges
@@ -243,6 +242,14 @@ def _seen(count: IntArray, told: Derivable, smallest: int, protection: Protectio
 
 def _counts(release: Release) -> IntArray:
     return release.histogram.count.reshape(len(release), -1)
+
+
+def _edges(release: Release) -> FloatArray:
+    """Return the edges of the bins; of categories some that are nobody's value."""
+    if release.categories:
+        return np.full(2, np.nan)
+    table, n_bins = release.histogram, _counts(release).shape[1]
+    return np.concatenate([table.lower[:n_bins], table.upper[n_bins - 1 : n_bins]])
 
 
 def _small(count: IntArray, smallest: int) -> BoolArray:

@@ -7,6 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from unbin._html import grid, sentences
+from unbin.disclosure.guesses import BLOCK_HISTOGRAM
+from unbin.disclosure.measures import Hits
 from unbin.release.alignment import SMALL
 from unbin.release.words import plural
 
@@ -14,6 +16,10 @@ if TYPE_CHECKING:
     from unbin.disclosure.results import Audit, Disclosure, PlannedTable
 
 _NONE = "–"
+RIGHT = (
+    "right, without: share of people whose category is guessed, by it and by the block histogram"
+)
+WHOLE = "in one category: blocks whose people all have it; whoever knows the block knows it"
 UNSURE = "*: the fit itself says that it cannot be relied on; an attacker may try all the same"
 
 
@@ -41,23 +47,31 @@ def p_text(p_value: float) -> str:
 def as_text(audit: Audit) -> str:
     """Return the audit as two tables, of gains and of cell rules, and the recommendation."""
     held = f"{audit.n_held_out:,} of {audit.n_people:,} people held out of the tables"
-    where = " of the log" if audit.log else ""
     return "\n".join(
         [
             f"Disclosure audit: {plural(len(audit.tables), 'table')}, {held}",
             *_grid(_gain_table(audit), left=3),
-            f"gain: share of the squared error{where} of the block histogram alone that the best "
+            f"gain: share of the {error_text(audit)} of the block histogram alone that the best "
             "attack removes",
+            *([RIGHT] if audit.categories else []),
             "chance: what features that tell nothing within blocks would exceed in 5 % of audits",
             *([UNSURE] if any(_unsure(table) for table in audit.tables) else []),
             "",
             *_grid(_cell_table(audit), left=1),
+            *([WHOLE] if audit.categories else []),
             "worked out: hidden cells that totals pin to one count, + narrow to fewer than the "
             "rule's",
             *_together(audit),
             recommendation(audit),
         ]
     )
+
+
+def error_text(audit: Audit) -> str:
+    """Return what gains are measured with."""
+    if audit.categories:
+        return "Brier score"
+    return "squared error of the log" if audit.log else "squared error"
 
 
 def as_html(audit: Audit) -> str:
@@ -79,10 +93,11 @@ def _together(audit: Audit) -> list[str]:
     if not rows:
         return []
     head = ["tables", *TOGETHER]
+    of = {"Brier score": " of the indicators", "squared error of the log": " of the log"}
     return [
         "",
         *_grid([head, *([name, *cells] for name, cells in rows)], left=1),
-        f"R²{' of the log' if audit.log else ''}: of people in the tables; compare it across rows, "
+        f"R²{of.get(error_text(audit), '')}: of people in the tables; compare it across rows, "
         "gains are against what each reads in its own tables",
         "together: gain against the best single table's histogram; chance is what combining the "
         "blocks gains without features",
@@ -187,7 +202,8 @@ def _grid(rows: list[list[str]], *, left: int) -> list[str]:
 
 
 def _gain_table(audit: Audit) -> list[list[str]]:
-    rows = [["table", "people", "best attack", "gain", "interval", "chance", "p", "utility"]]
+    more = ["right", "without"] if audit.categories else []
+    rows = [["table", "people", "best attack", "gain", "interval", "chance", "p", *more, "utility"]]
     for table in audit.tables:
         for first, found in ((True, table.in_table), (False, table.held_out)):
             rows.append(
@@ -199,18 +215,29 @@ def _gain_table(audit: Audit) -> list[list[str]]:
                     f"{number(found.gain.low)}–{number(found.gain.high)}",
                     number(max(found.chance, 0.0)),
                     p_text(found.p_value),
+                    *right_texts(table, found),
                     number(table.utility.value, 2) if first else "",
                 ]
             )
     return rows
 
 
+def right_texts(table: PlannedTable, found: Disclosure) -> list[str]:
+    """Return how many are guessed right by the best attack, and without features.
+
+    Nothing of numbers; dashes of fewer than ``SMALL`` people.
+    """
+    of = {each.attack: each.all for each in table.attacks if each.people == found.people}
+    pair = [of[found.attack], of[BLOCK_HISTOGRAM]]
+    return [
+        _NONE if each.n < SMALL else percent(each.right) for each in pair if isinstance(each, Hits)
+    ]
+
+
 def _cell_table(audit: Audit) -> list[list[str]]:
     least = _rule(audit)
-    rows = [
-        ["table", "smallest cell", f"cells <{least}", f"blocks <{least}", "in one bin",
-         "rare edges", "worked out"]
-    ]  # fmt: skip
+    whole = ["in one category"] if audit.categories else ["in one bin", "rare edges"]
+    rows = [["table", "smallest cell", f"cells <{least}", f"blocks <{least}", *whole, "worked out"]]
     for table in audit.tables:
         cells = table.cells
         rows.append(
@@ -220,7 +247,7 @@ def _cell_table(audit: Audit) -> list[list[str]]:
                 f"{cells.cells_under:,} of {cells.n_cells:,}",
                 f"{cells.blocks_under:,}",
                 f"{cells.whole_blocks:,}",
-                f"{cells.edges_at_rare_values:,}",
+                *([] if audit.categories else [f"{cells.edges_at_rare_values:,}"]),
                 derived_text(table),
             ]
         )

@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import product
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from unbin._typing import FloatArray, IntArray
+from unbin.classifier import AggregatedClassifier
 from unbin.disclosure.attacks import fitted, mean_of, models_for, score_of
-from unbin.disclosure.baselines import BlockMeans, block_means, shrunk
-from unbin.disclosure.guesses import BLOCK_HISTOGRAM, RAKED_HISTOGRAMS, Guess, Knowledge
-from unbin.disclosure.protections import believable_counts
+from unbin.disclosure.baselines import BlockMeans, averages, block_means, everybody, shrunk
+from unbin.disclosure.guesses import BLOCK_HISTOGRAM, RAKED_HISTOGRAMS, Guess, Knowledge, Model
+from unbin.disclosure.measures import squared_error
+from unbin.disclosure.raking import pooled_share, rake, raked
 from unbin.estimator import AggregatedGLM
 from unbin.likelihood.statistics import bins_between
 from unbin.release.crossings import Crossings
@@ -28,13 +29,7 @@ from unbin.release.join import join
 
 ONE_TABLE = frozenset({"matching"})
 """Attacks that take one table."""
-_MIX = 1e-10
-"""Share of everybody's histogram mixed into what a fit says, so that every count can be met."""
-_SWEEPS = 200
-_MET = 1e-3
-"""People by which a raked count may be off."""
 _TURNS = 20
-_BISECTIONS = 60
 
 
 def attack_together(
@@ -63,14 +58,14 @@ def histograms_together(known: Sequence[Knowledge]) -> Guess:
     """Guess what the tables say of people in the same blocks, without features."""
     pooled = block_means(known[0]).pooled
     n, m = len(known[0].X), len(known[0].X_other)
+    expected = everybody(pooled, n), everybody(pooled, m)
     if _noisy(known):
-        expected = np.full(n, pooled), np.full(m, pooled)
         return Guess(RAKED_HISTOGRAMS, *_moved(*expected, known, None), uses_features=False)
     crossings = Crossings.of([each.target.codes for each in known])
-    share = np.tile(_pooled_share(known[0]), (len(crossings.people), 1))
-    raked = rake(share, crossings.blocks, known, crossings.people.astype(np.float64))
-    table = (raked @ known[0].values)[crossings.codes]
-    other = _moved(np.full(n, pooled), np.full(m, pooled), known, table)[1]
+    share = np.tile(pooled_share(known[0]), (len(crossings.people), 1))
+    met = rake(share, crossings.blocks, known, crossings.people.astype(np.float64))
+    table = (met @ known[0].values)[crossings.codes]
+    other = _moved(*expected, known, table)[1]
     return Guess(RAKED_HISTOGRAMS, table, other, uses_features=False)
 
 
@@ -79,14 +74,14 @@ def best_histogram(guesses: Sequence[Guess], y: FloatArray, y_other: FloatArray)
 
     It is what anybody reads in one of the tables; to combine them is an attack.
     """
-    table = min((each.table for each in guesses), key=lambda told: float(((y - told) ** 2).sum()))
+    table = min((each.table for each in guesses), key=lambda told: squared_error(y, told).sum())
     other = min(
-        (each.other for each in guesses), key=lambda told: float(((y_other - told) ** 2).sum())
+        (each.other for each in guesses), key=lambda told: squared_error(y_other, told).sum()
     )
     return Guess(BLOCK_HISTOGRAM, table, other, uses_features=False)
 
 
-def _guess(name: str, model: AggregatedGLM, known: Sequence[Knowledge]) -> Guess:
+def _guess(name: str, model: Model, known: Sequence[Knowledge]) -> Guess:
     first = known[0]
     expected, expected_other = (mean_of(model, X, first) for X in (first.X, first.X_other))
     told = None if _noisy(known) else _imputed(model, known)
@@ -96,11 +91,6 @@ def _guess(name: str, model: AggregatedGLM, known: Sequence[Knowledge]) -> Guess
 
 def _noisy(known: Sequence[Knowledge]) -> bool:
     return any(each.release.noise_sd > 0 for each in known)
-
-
-def _pooled_share(known: Knowledge) -> FloatArray:
-    count = believable_counts(known.release).sum(axis=0) + 1e-9
-    return np.asarray(count / count.sum())
 
 
 # -- effects of blocks -----------------------------------------------------------------------------
@@ -120,9 +110,9 @@ def _moved(
     blocks = [block_means(each) for each in known]
     codes = [each.target.codes for each in known]
     if told is None:
-        centre = blocks[0].pooled - float(expected.mean())
+        centre = blocks[0].pooled - expected.mean(axis=0)
         gap = [
-            means.mean - centre - _average(expected, each, len(means.n))
+            means.mean - centre - averages(expected, each, len(means.n))
             for means, each in zip(blocks, codes, strict=True)
         ]
         told = (
@@ -131,9 +121,9 @@ def _moved(
             + _sum(_effects(gap, [means.noise for means in blocks], codes, blocks), codes)
         )
     else:
-        centre = float((told - expected).mean())
+        centre = (told - expected).mean(axis=0)
         gap = [
-            _average(told - expected - centre, each, len(means.n))
+            averages(told - expected - centre, each, len(means.n))
             for means, each in zip(blocks, codes, strict=True)
         ]
     effects = _effects(gap, [means.chance for means in blocks], codes, blocks)
@@ -151,18 +141,18 @@ def _effects(
 
     Parameters
     ----------
-    gap : sequence of (B,)
+    gap : sequence of (B,), or (B, K) of categories
         What the people of each block are off by, on average.
     error : sequence of (B,)
         Its variance.
     codes : sequence of (n,)
     blocks : sequence of BlockMeans
     """
-    effects = [np.zeros(len(each)) for each in gap]
+    effects = [np.zeros_like(each) for each in gap]
     for _ in range(_TURNS if len(gap) > 1 else 1):
         for t, means in enumerate(blocks):
             rest = _sum(effects, codes) - effects[t][codes[t]]
-            left = gap[t] - _average(rest, codes[t], len(means.n))
+            left = gap[t] - averages(rest, codes[t], len(means.n))
             effects[t] = shrunk(left, error[t], 0.0, means.total)
     return effects
 
@@ -173,22 +163,15 @@ def _sum(effects: Sequence[FloatArray], codes: Sequence[IntArray]) -> FloatArray
     return np.asarray(sum(effect[each] for effect, each in pairs), dtype=np.float64)
 
 
-def _average(values: FloatArray, codes: IntArray, n_blocks: int) -> FloatArray:
-    people = np.bincount(codes, minlength=n_blocks)
-    return np.asarray(np.bincount(codes, values, n_blocks) / np.maximum(people, 1))
-
-
 # -- raking ----------------------------------------------------------------------------------------
 
 
-def _imputed(model: AggregatedGLM, known: Sequence[Knowledge]) -> FloatArray:
+def _imputed(model: Model, known: Sequence[Knowledge]) -> FloatArray:
     """Return the mean of each person's bins, their shares raked to all tables."""
-    first = known[0]
-    share, values = _bins_of(model, first)
-    share = share + _MIX * _pooled_share(first)
-    codes = [each.target.codes for each in known]
-    raked = rake(share, codes, known, np.ones(len(share)))
-    return np.asarray((raked * values).sum(axis=1))
+    if isinstance(model, AggregatedClassifier):
+        return raked(model.predict_proba(known[0].X), known)
+    share, values = _bins_of(model, known[0])
+    return np.asarray((raked(share, known) * values).sum(axis=1))
 
 
 def _bins_of(model: AggregatedGLM, known: Knowledge) -> tuple[FloatArray, FloatArray]:
@@ -210,82 +193,7 @@ def _bins_of(model: AggregatedGLM, known: Knowledge) -> tuple[FloatArray, FloatA
         share = fit.family.bins(eta, *ends, fit.nuisance).probability
         values = fit.family.bin_means(eta, *ends, fit.nuisance)
     place = np.minimum(np.searchsorted(cuts, upper), len(cuts))
-    pooled = _pooled_share(known)
+    pooled = pooled_share(known)
     part = pooled / np.bincount(place, pooled, len(cuts) + 1)[place]
     told = known.values if values is None else values[:, place]
     return share[:, place] * part, np.broadcast_to(told, (len(known.X), len(pooled)))
-
-
-def rake(
-    share: FloatArray,
-    codes: Sequence[IntArray],
-    known: Sequence[Knowledge],
-    weight: FloatArray,
-) -> FloatArray:
-    """Return shares (n, K) that meet all tables, as near as can be to those given.
-
-    Iterative proportional fitting; a hidden count may be anything within its interval, as long as
-    its block has its people.
-
-    Parameters
-    ----------
-    share : (n, K)
-        Rows in proportion to the probabilities of bins.
-    codes : sequence of (n,)
-        The blocks of the rows in each table.
-    known : sequence of Knowledge
-        Of each table.
-    weight : (n,)
-        People of each row.
-    """
-    share = share / share.sum(axis=1, keepdims=True)
-    tables = [_Margin(each, place, weight) for each, place in zip(known, codes, strict=True)]
-    for _ in range(_SWEEPS):
-        gap = 0.0
-        for table in tables:
-            share, off = table.fit(share)
-            gap = max(gap, off)
-        if gap <= _MET:
-            break
-    return share
-
-
-class _Margin:
-    """One table that shares are raked to."""
-
-    def __init__(self, known: Knowledge, codes: IntArray, weight: FloatArray) -> None:
-        release = known.release
-        shape = len(release), -1
-        low, high = (end.reshape(shape).astype(np.float64) for end in release.histogram.interval())
-        self.low, self.high, self.codes = low, high, codes
-        self.n = release.n[:, None].astype(np.float64)
-        self.hidden = (low < high).any(axis=1)
-        place = np.arange(len(codes))
-        self.add = csr_array((weight, (codes, place)), shape=(len(release), len(codes)))
-
-    def fit(self, share: FloatArray) -> tuple[FloatArray, float]:
-        """Scale the shares to the counts; return them, and by how much the counts were off."""
-        count = np.asarray(self.add @ share)
-        wanted = self.low.copy()
-        wanted[self.hidden] = _within(
-            count[self.hidden], self.low[self.hidden], self.high[self.hidden], self.n[self.hidden]
-        )
-        factor = np.divide(wanted, count, out=np.zeros_like(count), where=count > 0)
-        scaled = share * factor[self.codes]
-        total = scaled.sum(axis=1, keepdims=True)
-        scaled = np.where(total > 0, scaled / np.where(total > 0, total, 1.0), share)
-        return scaled, float(np.abs(count - wanted).max())
-
-
-def _within(count: FloatArray, low: FloatArray, high: FloatArray, n: FloatArray) -> FloatArray:
-    """Scale the counts of each block by a factor, cut off at their ends, so that they add up to n.
-
-    The factor is found by bisection, all blocks at once.
-    """
-    least, most = np.full((len(count), 1), -50.0), np.full((len(count), 1), 50.0)
-    count = np.maximum(count, 1e-12)
-    for _ in range(_BISECTIONS):
-        middle = (least + most) / 2
-        more = np.clip(np.exp(middle) * count, low, high).sum(axis=1, keepdims=True) < n
-        least, most = np.where(more, middle, least), np.where(more, most, middle)
-    return np.asarray(np.clip(np.exp(most) * count, low, high))

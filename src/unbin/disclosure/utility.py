@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.disclosure.attacks import mean_of
-from unbin.disclosure.guesses import Guess, Knowledge
-from unbin.estimator import AggregatedGLM
+from unbin.classifier import AggregatedClassifier
+from unbin.disclosure.attacks import LOGIT, mean_of
+from unbin.disclosure.guesses import Guess, Knowledge, Model, by_likelihood
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +45,26 @@ def measure_utility(known: Knowledge, y: FloatArray, guesses: Iterable[Guess]) -
 
     Which is best only the steward knows, as with attacks. The coefficients are those of the linear
     regression, of the fitted means and of the values themselves, so that fits of every family are
-    compared in the same units.
+    compared in the same units; of categories, those of all of their indicators.
 
     Parameters
     ----------
     known : Knowledge
-    y : (n,)
+    y : (n,), or (n, K) of categories
         Values of the people in the table.
     guesses : iterable of Guess
         Those of matching are passed over: an analyst wants standard errors.
     """
     models = [guess.model for guess in guesses if guess.model is not None]
-    found = [_utility(model, known, y) for model in models if model.method == "likelihood"]
+    found = [_utility(model, known, y) for model in models if by_likelihood(model)]
     nothing = Utility(float("nan"), 0.0, float("nan"), "", identified=False)
     return max(found, key=lambda each: each.value, default=nothing)
 
 
-def _utility(model: AggregatedGLM, known: Knowledge, y: FloatArray) -> Utility:
+def _utility(model: Model, known: Knowledge, y: FloatArray) -> Utility:
     mean = mean_of(model, known.X, known)
-    found, wanted = linear_effects(known.X, np.column_stack([mean, y])).T
+    effects = linear_effects(known.X, np.column_stack([mean, y]))
+    found, wanted = np.split(effects, 2, axis=1)
     size = float(np.linalg.norm(wanted))
     error = float(np.linalg.norm(found - wanted)) / size if size > 0 else float("nan")
     shares = model.diagnostics_.efficiency
@@ -71,7 +72,7 @@ def _utility(model: AggregatedGLM, known: Knowledge, y: FloatArray) -> Utility:
         coefficient_error=error,
         value=max(1 - error, 0.0) if np.isfinite(error) else 0.0,
         efficiency=float("nan") if shares is None else float(np.median(shares)),
-        family=str(model.family_),
+        family=LOGIT if isinstance(model, AggregatedClassifier) else str(model.family_),
         identified=bool(model.diagnostics_.identified),
     )
 

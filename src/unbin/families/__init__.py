@@ -16,6 +16,7 @@ from unbin.families.poisson import Poisson
 
 __all__ = [
     "FAMILIES",
+    "MULTINOMIAL",
     "BetaBinomial",
     "BinModel",
     "Binomial",
@@ -38,9 +39,17 @@ FAMILIES: dict[str, type[Family]] = {
 }
 """Every family by its name; a new one is one file and one entry here."""
 
+MULTINOMIAL = "multinomial"
+"""What ``unbin.glm`` calls the model of categories, which no family of numbers is."""
+
 
 def get_family(name: str, n_trials: int = 1) -> Family:
     """Return the family called ``name``; ``n_trials`` is read by families that count trials."""
+    if isinstance(name, str) and name == MULTINOMIAL:
+        raise ParameterError(
+            f"family: {MULTINOMIAL!r} is for categories, got a model of numbers; use "
+            "unbin.AggregatedClassifier, or unbin.glm with a table of categories"
+        )
     if not isinstance(name, str) or name not in FAMILIES:
         known = ", ".join(repr(known) for known in FAMILIES)
         raise ParameterError(f"family: unknown, got {name!r}; use one of {known}")

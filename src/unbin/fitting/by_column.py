@@ -11,11 +11,24 @@ import numpy as np
 
 from unbin._checks import check_choice
 from unbin._frames import column, column_names, select_columns
-from unbin.exceptions import AggregatedTargetError, AlignmentError, ParameterError
+from unbin.exceptions import (
+    AggregatedTargetError,
+    AlignmentError,
+    CategoryError,
+    ParameterError,
+)
 from unbin.fitting.inputs import Target, as_releases, check_features, warn_of_disagreement
 from unbin.release import Release
 from unbin.release.alignment import count_rows
-from unbin.release.join import Known, Tables, distinct_names, join, narrowed, without_known
+from unbin.release.join import (
+    Known,
+    Tables,
+    distinct_names,
+    in_one_order,
+    join,
+    narrowed,
+    without_known,
+)
 from unbin.release.observed import ObservedTarget
 from unbin.release.target import AggregatedTarget
 from unbin.release.weights import RowWeights
@@ -62,7 +75,13 @@ class ByColumn:
         )
         if not self.several and known is None:
             return found[0]
-        tables = narrowed(Tables(self.names, found))
+        tables = in_one_order(Tables(self.names, found))
+        if known is not None and tables.first.categories:
+            raise CategoryError(
+                "observed: outcomes of people in files must be numbers, got tables of categories; "
+                "read the people into memory"
+            )
+        tables = narrowed(tables)
         warn_of_disagreement(tables)
         if known is None:
             return tables

@@ -40,7 +40,7 @@ def fingerprint(
     for values in numbers:
         digest.update(np.ascontiguousarray(values).tobytes())
     for release in tables:
-        digest.update("\0".join(map(str, release.blocks)).encode())
+        digest.update("\0".join([*map(str, release.blocks), *release.categories]).encode())
     return digest.hexdigest()
 
 

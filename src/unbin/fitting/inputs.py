@@ -13,6 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from unbin._frames import as_floats, column_names, refuse_huge
 from unbin._typing import ArrayLike, FloatArray, IntArray, TextArray
+from unbin._watching import Status
 from unbin.exceptions import (
     AggregatedTargetError,
     AlignmentError,
@@ -25,6 +26,7 @@ from unbin.exceptions import (
 )
 from unbin.families import Family
 from unbin.fitting.model import Fit, TableFit
+from unbin.likelihood.diagnostics import Diagnostics
 from unbin.people.encoding import Encoding
 from unbin.release import Release
 from unbin.release.consistency import disagreement
@@ -281,12 +283,17 @@ def warn_of(fit: Fit) -> None:
             ConvergenceWarning,
             stacklevel=3,
         )
-    if not fit.diagnostics.identified:
-        warnings.warn(fit.diagnostics.reason, IdentificationWarning, stacklevel=3)
-    elif not fit.status.converged:
-        warnings.warn(fit.status.value, ConvergenceWarning, stacklevel=3)
-    elif not fit.diagnostics.trusted:
-        warnings.warn(fit.diagnostics.reason, SpecificationWarning, stacklevel=3)
+    warn_of_verdict(fit.diagnostics, fit.status)
+
+
+def warn_of_verdict(diagnostics: Diagnostics, status: Status) -> None:
+    """Warn if coefficients are not estimable, a fit did not converge or is not to be trusted."""
+    if not diagnostics.identified:
+        warnings.warn(diagnostics.reason, IdentificationWarning, stacklevel=4)
+    elif not status.converged:
+        warnings.warn(status.value, ConvergenceWarning, stacklevel=4)
+    elif not diagnostics.trusted:
+        warnings.warn(diagnostics.reason, SpecificationWarning, stacklevel=4)
 
 
 def feature_names(model: Any) -> list[str]:

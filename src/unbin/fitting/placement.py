@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import validate_data
 
-from unbin._checks import check_choice, check_flag, check_width
+from unbin._checks import LARGEST, check_choice, check_flag, check_width
 from unbin._frames import (
     as_dense,
     as_floats,
@@ -22,7 +23,14 @@ from unbin._frames import (
     take_rows,
 )
 from unbin._typing import FloatArray, IntArray
-from unbin.exceptions import AlignmentError, DomainError, EngineError, FitError, ParameterError
+from unbin.exceptions import (
+    AlignmentError,
+    CategoryError,
+    DomainError,
+    EngineError,
+    FitError,
+    ParameterError,
+)
 from unbin.families import Family
 from unbin.fitting.by_column import (
     ByColumn,
@@ -46,19 +54,18 @@ from unbin.fitting.inputs import (
 )
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
+from unbin.release.categories import refuse_categories
 from unbin.release.ends import check_ends, check_known
 from unbin.release.join import JoinedTarget, Tables
 from unbin.release.observed import ObservedTarget, as_observed, warn_of_nobody
 from unbin.release.target import AggregatedTarget
 from unbin.release.weights import WEIGHTINGS, check_weights
+from unbin.rows.columns import ColumnSums, column_sums
 from unbin.rows.engines import Blocks, Engine, Everybody
-from unbin.rows.parts import LocalParts, one_blas_thread
+from unbin.rows.parts import one_blas_thread
 from unbin.rows.sources import Columns
 from unbin.rows.survey import Surveyed
 from unbin.rows.wide import check_wide
-
-_TILE_ROWS = 1 << 15
-"""Rows whose numbers are checked at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +141,20 @@ def check_given(given: Given, *, source: bool, mapped: bool) -> None:
         )
 
 
+Prepare = Callable[[Release | Tables], Release | Tables]
+"""Returns what was published as it is fitted, and raises where it cannot be."""
+
+
 @contextmanager
 def place(
-    X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
+    X: Any,
+    y: Any,
+    given: Given,
+    *,
+    engine: Engine,
+    family: Family | None,
+    model: Any,
+    prepare: Prepare | None = None,
 ) -> Iterator[Placed]:
     """Place all rows where an engine sums over them, for as long as they are needed.
 
@@ -148,15 +166,18 @@ def place(
     engine : Engine
     family : Family or None
         Targets must lie in its domain.
-    model : AggregatedGLM
+    model : AggregatedGLM or AggregatedClassifier
+    prepare : callable, optional
+        What is done to the releases; what a GLM does when left out.
     """
+    prepare = prepare or partial(_prepared, model=model, family=family)
     check_given(given, source=is_source(X), mapped=isinstance(y, Mapping))
     if is_source(X):
-        with _in_parts(X, y, given, engine=engine, family=family, model=model) as placed:
+        with _in_parts(X, y, given, engine=engine, model=model, prepare=prepare) as placed:
             yield placed
         return
     if isinstance(y, Mapping):
-        y = _target_in(X, y, given)
+        y = target_in(X, y, given)
         offset, _ = column_in(X, "offset", given.offset)
         X, given = features_in(X, given.features), Given(offset)
     X = refuse_masked(X, where="X")
@@ -178,7 +199,7 @@ def place(
         with computing():
             yield placed
         return
-    X, names = _features(X, given, model, own=own, n_threads=engine.options.n_threads)
+    X, names, sums = _features(X, given, model, own=own, n_threads=engine.options.n_threads)
     n, d = X.shape
     check_width(d)
     offset = given.offset
@@ -190,15 +211,15 @@ def place(
     else:
         check_rows(targets, n)
         tied = [_tied(target, model.contextual) for target in targets]
-    tied = [(blocks, _prepared(release, model, family)) for blocks, release in tied]
+    tied = [(blocks, prepare(release)) for blocks, release in tied]
     with computing():
-        found = [(engine.rows(X, blocks, offset), release) for blocks, release in tied]
+        found = [(engine.rows(X, blocks, offset, sums), release) for blocks, release in tied]
         yield Placed(found, False, isinstance(y, list | tuple), d, names)
 
 
 @contextmanager
 def _in_parts(
-    X: Any, y: Any, given: Given, *, engine: Engine, family: Family | None, model: Any
+    X: Any, y: Any, given: Given, *, engine: Engine, model: Any, prepare: Prepare
 ) -> Iterator[Placed]:
     """Place people who are in files or on a cluster."""
     several, tables = isinstance(y, list | tuple), tables_of(X, y, given.block)
@@ -220,7 +241,7 @@ def _in_parts(
         found = []
         for each in tables:
             aligned = each.aligned(surveyed, weighting=weighting, disjoint=given.disjoint)
-            found.append((people, _prepared(aligned, model, family)))
+            found.append((people, prepare(aligned)))
         names = np.array(columns.features, dtype=object) if columns.features else None
         yield Placed(found, False, several, people.n_features, names)
 
@@ -243,7 +264,7 @@ def _columns(X: Any, tables: ByColumn, given: Given) -> Columns:
     )
 
 
-def _target_in(X: Any, y: Mapping[Any, Any], given: Given) -> Target:
+def target_in(X: Any, y: Mapping[Any, Any], given: Given) -> Target:
     """Return tables by column, tied to the rows of a frame."""
     tables, known = as_by_column(X, y, given.block), None
     values, where = column_in(X, "weights", given.weights)
@@ -251,6 +272,11 @@ def _target_in(X: Any, y: Mapping[Any, Any], given: Given) -> Target:
     if given.observed is not None:
         values, where = column_in(X, "observed", given.observed)
         known = as_observed(values, disjoint=given.disjoint, where=where)
+        if known.categories and not any(release.categories for release in tables.releases):
+            raise CategoryError(
+                f"{where}: must be numbers beside tables of numbers, got {known.categories[0]!r}; "
+                "name another column"
+            )
     return tables.target(X, weights, known)
 
 
@@ -303,6 +329,7 @@ def _those_known(
     """Return the rows whose outcome is known, these outcomes, and their weights and offset."""
     known = y if isinstance(y, ObservedTarget) else y.observed
     assert known is not None
+    refuse_categories(known.categories)
     n = len(X) if isinstance(X, Sized) else X.shape[0]
     if len(known) != n:
         raise AlignmentError(
@@ -320,37 +347,35 @@ def _those_known(
     return X, known.values[rows], weights, replace(given, offset=offset)
 
 
-def _features(X: Any, given: Given, model: Any, *, own: bool, n_threads: int) -> tuple[Any, Any]:
-    """Return the features of people in memory, checked, and their names.
+def _features(
+    X: Any, given: Given, model: Any, *, own: bool, n_threads: int
+) -> tuple[Any, Any, ColumnSums | None]:
+    """Return the features of people in memory, checked, their names, and sums of columns if made.
 
     ``own``: whether they are of a kind that only the engine knows.
     """
     if own:
         if given.features is None:
-            return X, None
-        return X, np.array(as_columns(X, "block", given.features).features, dtype=object)
+            return X, None, None
+        named = as_columns(X, "block", given.features).features
+        return X, np.array(named, dtype=object), None
     if is_wide(X):
         X = check_wide(X)
         names = X.get_names("column")
         known = all(name is not None for name in names)
-        return X, np.array(names, dtype=object) if known else None
-    return _checked(X, model, n_threads), getattr(model, "feature_names_in_", None)
+        return X, np.array(names, dtype=object) if known else None, None
+    X, sums = _checked(X, model, n_threads)
+    return X, getattr(model, "feature_names_in_", None), sums
 
 
-def _checked(X: Any, model: Any, n_threads: int) -> FloatArray:
-    """Return features that are finite and not huge, looked at by all threads."""
+def _checked(X: Any, model: Any, n_threads: int) -> tuple[FloatArray, ColumnSums]:
+    """Return features that are finite and not huge, and the sums that say so."""
     found: FloatArray = validate_data(model, X, dtype=np.float64, ensure_all_finite=False)
-    tiles = LocalParts(range(0, len(found), _TILE_ROWS), n_threads)
-    low, high = np.array([(0.0, 0.0), *tiles.stream(_extremes, found)]).T
-    if not np.isfinite([low, high]).all():
-        validate_data(model, X, dtype=np.float64)  # raises, in scikit-learn's words
-    refuse_huge(np.concatenate([low, high]), where="X")
-    return found
-
-
-def _extremes(first: int, X: FloatArray) -> tuple[float, float]:
-    tile = X[first : first + _TILE_ROWS]
-    return np.min(tile, initial=0.0), np.max(tile, initial=0.0)
+    sums = column_sums(found, weights=None, n_threads=n_threads)
+    if not sums.within(LARGEST):
+        validate_data(model, X, dtype=np.float64)  # raises of NaN, in scikit-learn's words
+        refuse_huge(found, where="X")
+    return found, sums
 
 
 def _named(contextual: Any) -> str | None:
@@ -386,10 +411,9 @@ def _tied(target: Target, contextual: Any) -> tuple[Blocks, Release | Tables]:
 
 def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Blocks:
     release, weights = target.release, target.weights
-    size = np.bincount(target.codes, minlength=len(release))
-    if weights is None:
-        return Blocks(release.blocks, target.codes, size, others)
-    people = weights.values
+    if weights is None:  # as many rows as people
+        return Blocks(release.blocks, target.codes, release.n.astype(np.int64), others)
+    size, people = np.bincount(target.codes, minlength=len(release)), weights.values
     everybody = not others and bool((people == 1).all() and (size == release.n).all())
     sampled = weights.sampled and not everybody
     return Blocks(release.blocks, target.codes, size, others, people, sampled, everybody=people)
@@ -397,6 +421,7 @@ def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Bloc
 
 def _prepared(release: Release | Tables, model: Any, family: Family | None) -> Release | Tables:
     """Return what was published on the modelled scale; raise if it leaves the family's domain."""
+    refuse_categories((release.first if isinstance(release, Tables) else release).categories)
     transform, ends = TRANSFORMS[model.target_transform], model._ends()
 
     def prepared(release: Release) -> Release:

@@ -48,6 +48,7 @@ class Errors(Enum):
     CR1 = "sandwich by block (CR1)"
     MODEL = "model-based"
     SCALED = "model-based, times Q/df"
+    POSTERIOR = "posterior, with weak priors of the levels"
 
 
 @dataclass(frozen=True, slots=True)
@@ -497,10 +498,11 @@ def covariance(
 
 def goodness_of_fit(fit: LikelihoodFit) -> GoodnessOfFit:
     """Test whether the published statistics are as close to expectation as they should be."""
-    return _goodness(fit.block_misfit, fit.block_df, fit.df)
+    return goodness(fit.block_misfit, fit.block_df, fit.df)
 
 
-def _goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> GoodnessOfFit:
+def goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> GoodnessOfFit:
+    """Hold the misfits of blocks (B,) against their expectations, less ``df`` in all."""
     misfit = float(block_misfit.sum())
     if df <= 0:
         return GoodnessOfFit(misfit, df, np.nan, np.nan)

@@ -198,17 +198,26 @@ def location_part(
     weight, level = level_weights(sigma, said, values)
     kept, known = kept_derivative(problem, said, blocks), like(sigma, used.any(axis=1))
     residual, along = said.residual * like(sigma, used), sigma @ weight
-    einsum = namespace(sigma).einsum
+
+    def over_all(left: Any, right: Any) -> Any:
+        """Return the sum of products over blocks and statistics."""
+        return long_product(*(each.reshape(-1, each.shape[2]) for each in (left, right)))
+
+    def over_known(values: Any) -> Any:
+        """Return the sum over the blocks of which something is known."""
+        flat = values.reshape(len(values), -1)
+        return long_product(known[:, None], flat).reshape(values.shape[1:])
+
     return LocationPart(
-        scores=einsum("blp,bl->bp", weight, residual),
+        scores=(weight * residual[:, :, None]).sum(1),
         residual=residual,
         level=level,
-        slope=einsum("blp,blq->pq", weight, kept),
-        square=einsum("blp,blq->pq", weight, along),
+        slope=over_all(weight, kept),
+        square=over_all(weight, along),
         side=along.sum(0).T,
-        covariance=einsum("b,blk->lk", known, sigma),
-        derivative=einsum("b,blp->lp", known, said.derivative),
-        kept=einsum("b,blp->lp", known, kept),
+        covariance=over_known(sigma),
+        derivative=over_known(said.derivative),
+        kept=over_known(kept),
     )
 
 

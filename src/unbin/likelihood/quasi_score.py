@@ -261,7 +261,7 @@ def _with_order(problem: Problem, free: FloatArray, penalty: FloatArray) -> Scor
     return replace(
         together,
         score=sums.score + scores.sum(axis=0),
-        information=_less(sums.information + information, lost),
+        information=less_information(sums.information + information, lost),
         block_scores=sums.block_scores + scores,
     )
 
@@ -321,7 +321,7 @@ def corrected(sums: ScoreSums, score: FloatArray, taken: FloatArray) -> ScoreSum
         sums,
         score=sums.score + score.sum(axis=0),
         block_scores=sums.block_scores + score,
-        information=_less(sums.information, taken, least=-np.inf),
+        information=less_information(sums.information, taken, least=-np.inf),
         sampled=taken,
     )
 
@@ -349,7 +349,7 @@ def summed(parts: list[PartSums], pulled: FloatArray) -> ScoreSums:
     block_scores = _joined([part.scores for part in parts])
     return ScoreSums(
         score=block_scores.sum(axis=0) - pulled,
-        information=_less(information, reduce(np.add, [part.lost for part in parts])),
+        information=less_information(information, reduce(np.add, [part.lost for part in parts])),
         block_scores=block_scores,
         block_misfit=_joined([part.misfit for part in parts]),
         block_df=_joined([part.df for part in parts]),
@@ -454,7 +454,7 @@ def score_rows(
     raise NotImplementedError
 
 
-def _less(information: FloatArray, lost: FloatArray, least: float = 0.0) -> FloatArray:
+def less_information(information: FloatArray, lost: FloatArray, least: float = 0.0) -> FloatArray:
     """Subtract information that is lost, to hidden counts or to sampling; never all of it.
 
     In no direction is less than ``least`` of it lost: what a sample takes is an estimate, and may
@@ -501,6 +501,8 @@ def left_statistics(problem: Problem, blocks: slice = slice(None)) -> BoolArray:
 def variance_of(problem: Problem, said: Evidence) -> Any:
     """Return Σ_b = S_b + τ² e_b e_bᵀ, (b, L, L); of arrays or of tensors."""
     shift = said.shift
+    if problem.block_variance == 0:
+        return said.covariance
     return said.covariance + problem.block_variance * shift[:, :, None] * shift[:, None]
 
 

@@ -39,6 +39,7 @@ from unbin.likelihood.statistics import published_counts
 from unbin.release import Release
 from unbin.release.orders import orders_as_bins
 from unbin.rows.design import Design
+from unbin.rows.rows import Predictor
 
 _TOL = 1e-9
 _ROUNDING = 1e-13
@@ -56,7 +57,7 @@ class Raking:
 
     Attributes
     ----------
-    eta : (n,)
+    eta : (n,), or Predictor
         Block by block.
     start : (B + 1,)
     order : (n,)
@@ -70,7 +71,7 @@ class Raking:
         What draws take parameters and effects of blocks from; None to take the estimates.
     """
 
-    eta: FloatArray
+    eta: FloatArray | Predictor
     start: IntArray
     order: IntArray
     counts: PublishedCounts
@@ -87,10 +88,10 @@ class Raking:
         and rounded ones are set to what the fit expects of them, rounded within their intervals.
         """
         assert design.order is not None
-        eta, counts = design.eta(fit.theta), counts_to_meet(release, family, fit.counts)
+        eta, counts = design.predictor(fit.theta), counts_to_meet(release, family, fit.counts)
         people = design.in_memory().weights
         if counts.low is not None:
-            mean = expected_counts(counts, family, eta, design.start, fit.nuisance, people)
+            mean = expected_counts(counts, family, eta[:], design.start, fit.nuisance, people)
             counts = fill_hidden(counts, mean)
         if people is not None:
             ratio = counts.n / np.where(design.people > 0, design.people, np.inf)

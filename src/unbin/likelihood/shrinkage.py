@@ -30,7 +30,7 @@ from unbin.likelihood.location import slopes_of
 from unbin.likelihood.problem import Problem
 from unbin.likelihood.scoring import ScoringResult
 from unbin.likelihood.start import bin_value_sums
-from unbin.likelihood.verdicts import grounds, rejected
+from unbin.likelihood.verdicts import BLOCKS_PER_SLOPE, grounds, rejected
 from unbin.rows.design import Design
 
 _MISPLACED = "without it slopes predict the levels of blocks worse than slopes of 0"
@@ -116,7 +116,9 @@ def shrink_predictions(
         return found
     d = len(design.scale) if n_features is None else n_features
     lost, lost_why, reasons = grounds(design, family, found, d)
-    if found.status is Status.COMPOSITE and _levels_left(design, found) < _NOTHING_LEFT:
+    # with fewer blocks slopes meet their levels anyway
+    told = found.n_blocks >= BLOCKS_PER_SLOPE * int(design.varies.sum())
+    if found.status is Status.COMPOSITE and told and _levels_left(design, found) < _NOTHING_LEFT:
         return found  # without noise slopes are told, and their information is not
     failure = _failure(design, found, lost) or (_ROOTLESS if rootless else "")
     found = replace(found, outside=bool(failure) or rejected(found))

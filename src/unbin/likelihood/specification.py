@@ -42,11 +42,13 @@ from scipy.special import chdtrc, fdtrc
 
 from unbin._compiling import njit
 from unbin._linalg import (
+    PANEL,
     brought,
     inverse_form,
     like,
     long_product,
     namespace,
+    solve_lower,
     solve_scaled,
 )
 from unbin._typing import BoolArray, FloatArray, IntArray
@@ -79,6 +81,7 @@ from unbin.likelihood.quasi_score import (
     used_statistics,
     variance_of,
 )
+from unbin.likelihood.weighing import check_blocks
 from unbin.rows.products import accumulate
 from unbin.rows.rows import LARGE, Rows, flat_columns, kernel
 
@@ -89,6 +92,8 @@ _TOLD_APART = 1e-6
 """Share of its information that is left of an extension beside what is fitted, at least."""
 _ALONE = 1e-8
 """Share of a direction that other blocks tell, below which a block determines it alone."""
+_PER_BLOCK = 2
+"""Edges per block from which on more directions than blocks are told apart for certain."""
 _TWO_VALUED = 1e-6
 """A feature whose square is its own linear function, to this share, has two values."""
 
@@ -396,8 +401,8 @@ class Extends:
         curved = asked & (four - two**2 - skew > _TWO_VALUED * np.maximum(four, 1e-300))
         shared = problem.counts.shared and problem.counts.informative and problem.means is None
         edges = problem.counts.n_bins - 1 if shared and not problem.family.free_shape else 0
-        # level and scale are fitted
-        enough = edges > 1 + row_nuisance
+        # level and scale are fitted; against so few blocks so many directions cannot be tested
+        enough = 1 + row_nuisance < edges <= _PER_BLOCK * len(design.size)
         return cls(curved, asked & (row_nuisance > 0), edges if enough else 0)
 
     @property
@@ -487,20 +492,74 @@ def _together(arrays: list[Any]) -> Any:
 
 def _check(problem: Problem, said: Evidence, blocks: slice, added: Any, bread: FloatArray) -> _Part:
     """Return what some blocks contribute; of arrays or of tensors."""
+    n_blocks, size, p = said.derivative.shape
+    large = n_blocks * size * (p + added.shape[2]) >= LARGE  # else it is not worth compiling for
+    if large and size <= PANEL and isinstance(added, np.ndarray):
+        return _check_one_by_one(problem, said, blocks, added, bread)
+    return _check_together(problem, said, blocks, added, bread)
+
+
+def _check_one_by_one(
+    problem: Problem, said: Evidence, blocks: slice, added: FloatArray, bread: FloatArray
+) -> _Part:
+    """Return what many blocks contribute, in a compiled loop."""
+    along = np.empty((0, len(bread)))
+    if problem.effects is not None:
+        along = problem.effects.along[blocks]
+    columns = said.derivative, added, said.shift, said.residual
+    found = check_blocks(
+        variance_of(problem, said), *columns, left_statistics(problem, blocks), bread, along
+    )
+    if found.alone.any():
+        white, white_r = found.white[found.alone], found.residual[found.alone]
+        own = np.eye(white.shape[1]) - white @ bread @ white.swapaxes(1, 2)
+        found.leveraged[found.alone] = (white * _left_out(own, white_r[:, :, None])).sum(1)
+    informed, crossed, squared = _products(found.white, found.extended)
+    return _Part(
+        scores=found.scores,
+        leveraged=found.leveraged,
+        added=found.added,
+        pulled=found.pulled,
+        held=found.held,
+        along=found.along,
+        told=found.told,
+        informed=informed,
+        crossed=crossed,
+        squared=squared,
+    )
+
+
+def _products(white: Any, white_z: Any) -> tuple[Any, Any, Any]:
+    """Return the cross-products of derivatives and extensions over all blocks."""
+    rows = white.shape[0] * white.shape[1]
+    flat, flat_z = (each.reshape(rows, each.shape[2]) for each in (white, white_z))
+    return long_product(flat, flat), long_product(flat_z, flat), long_product(flat_z, flat_z)
+
+
+def _check_together(
+    problem: Problem, said: Evidence, blocks: slice, added: Any, bread: FloatArray
+) -> _Part:
+    """Return what some blocks contribute, all at once; of arrays or of tensors."""
     used, xp = left_statistics(problem, blocks), namespace(said.residual)
     factor = xp.linalg.cholesky(masked(variance_of(problem, said), used))
     keep, bread = like(factor, used), like(factor, bread)
-    root = xp.linalg.inv(factor) * keep[:, :, None] * keep[:, None, :]
-    white_z, white_e = root @ added, (root @ said.shift[:, :, None])[:, :, 0]
-    white, white_r = root @ said.derivative, (root @ said.residual[:, :, None])[:, :, 0]
+    columns = [said.derivative, added, said.shift[:, :, None], said.residual[:, :, None]]
+    block = xp.concatenate(columns, 2) * keep[:, :, None]
+    if used.shape[1] > PANEL and xp is np:
+        block = solve_lower(factor, block)
+    else:
+        block = xp.linalg.inv(factor) @ block
+    p = said.derivative.shape[2]
+    white, white_z, white_e, white_r = (
+        block[:, :, :p], block[:, :, p:-2], block[:, :, -2], block[:, :, -1],
+    )  # fmt: skip
     if problem.effects is not None:
         along = _instruments(problem.effects.along[blocks], white, white_e)
         white = white + white_e[:, :, None] * along
     towards = white @ bread
     own = like(factor, np.eye(used.shape[1])) - towards @ white.swapaxes(1, 2)
     free_r = _left_out(own, white_r[:, :, None])
-    rows = white.shape[0] * white.shape[1]
-    flat, flat_z = (each.reshape(rows, each.shape[2]) for each in (white, white_z))
+    informed, crossed, squared = _products(white, white_z)
     return _Part(
         scores=(white * white_r[:, :, None]).sum(1),
         leveraged=(white * free_r).sum(1),
@@ -509,9 +568,9 @@ def _check(problem: Problem, said: Evidence, blocks: slice, added: Any, bread: F
         held=(white_e**2).sum(1),
         along=(white * white_e[:, :, None]).sum(1),
         told=(towards**2).sum(1),
-        informed=long_product(flat, flat),
-        crossed=long_product(flat_z, flat),
-        squared=long_product(flat_z, flat_z),
+        informed=informed,
+        crossed=crossed,
+        squared=squared,
     )
 
 
@@ -564,22 +623,45 @@ def _extensions(
     errors = np.sqrt(np.maximum(np.diag(bread @ information @ bread), 1e-300))[slopes]
     fitted = like(whole.scores, bread @ whole.crossed.T)
     scores = (whole.added - whole.scores @ fitted)[whole.tells]
-    n_blocks, found = len(scores), []
+    n_blocks, n_fitted = len(scores), len(information)
     centred = scores - scores.sum(0) / max(n_blocks, 1)
     total, squares = brought(scores.sum(0)), brought(long_product(centred, centred))
+    left = whole.squared - whole.crossed @ bread @ whole.crossed.T
+    p_values, steps = _single_tests(total, squares, left, whole.squared, n_blocks, n_fitted)
+    found = []
     for kind, feature, at in extends.groups:
-        crossed = whole.crossed[at]
-        squared = whole.squared[np.ix_(at, at)]
-        left = squared - crossed @ bread @ crossed.T
-        basis = told_apart(left, squared)
-        moved = basis.T @ squares[np.ix_(at, at)] @ basis
-        test = _by_squares(basis.T @ total[at], moved, n_blocks, len(information))
-        if not np.isfinite(test.p_value):
-            continue
-        step = basis @ np.linalg.solve(basis.T @ left @ basis, basis.T @ total[at])
-        shift = -(bread @ crossed.T @ step)[slopes] / errors
-        found.append(Extension(feature, kind, test.p_value, shift))
+        p_value, step = p_values[at[0]], steps[at]
+        if len(at) > 1:
+            square = np.ix_(at, at)
+            basis = told_apart(left[square], whole.squared[square])
+            pulled, moved = basis.T @ total[at], basis.T @ squares[square] @ basis
+            p_value = _by_squares(pulled, moved, n_blocks, n_fitted).p_value
+            step = basis @ np.linalg.solve(basis.T @ left[square] @ basis, pulled)
+        if np.isfinite(p_value):
+            shift = -(bread @ whole.crossed[at].T @ step)[slopes] / errors
+            found.append(Extension(feature, kind, float(p_value), shift))
     return tuple(found)
+
+
+def _single_tests(
+    total: FloatArray,
+    squares: FloatArray,
+    left: FloatArray,
+    squared: FloatArray,
+    n_blocks: int,
+    n_fitted: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Return p values of all extensions of one column each, and steps towards them, both (k,).
+
+    The tests of :func:`_by_squares`, all at once; NaN where nothing can be tested.
+    """
+    df, own, moved = n_blocks - n_fitted, np.diag(left), np.diag(squares)
+    told = (own > _TOLD_APART * np.maximum(np.diag(squared), 1e-300)) & (moved > 0) & (df >= 1)
+    p_values, steps = np.full((2, len(own)), np.nan)
+    variance = moved[told] * (n_blocks / max(df, 1))
+    p_values[told] = fdtrc(1, max(df, 1), total[told] ** 2 / variance)
+    steps[told] = total[told] / own[told]
+    return p_values, steps
 
 
 def told_apart(left: FloatArray, squared: FloatArray) -> FloatArray:

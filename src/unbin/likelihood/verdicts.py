@@ -43,14 +43,14 @@ _LARGEST_STEP_ERROR = 5.0
 """Its standard error from which on a slope of a logit ran away."""
 _SHAPE_LEVEL, _SHAPE_LEVEL_OF_FEW, _MANY_BLOCKS = 0.03, 0.05, 100
 """p value of the shape test that speaks against a fit; with few blocks it rejects too rarely."""
-_CONTEXT_LEVEL = 1e-3
+CONTEXT_LEVEL = 1e-3
 _EITHER = "the family is wrong, or blocks differ for reasons related to the features"
 _LARGEST_SHIFT = 1.0
 """Standard errors by which the shape of histograms may move a slope beside other tables."""
 _EXTENSION_LEVELS = ((1e-2, 1.0), (1e-4, 0.2))
 """p values of an extension, over all that are tested, and standard errors that it moves a slope."""
 BLOCKS_PER_SLOPE = 3
-_LARGEST_MISFIT = 3.0
+LARGEST_MISFIT = 3.0
 """Q/df of several tables, whose covariance is the model's; large effects make it 2."""
 
 
@@ -187,7 +187,7 @@ def _not_estimable(
             "not estimable: two bins shared by all blocks tell the slopes only in units of "
             "the noise; publish three or more bins, or use family='ordinal'"
         )
-    flat = _without_information(fit.information, len(fit.theta))[shift : shift + d]
+    flat = without_information(fit.information, len(fit.theta))[shift : shift + d]
     if flat[design.varies[:d]].any():
         return lost | flat, constant or (
             "not estimable: some combination of the features does not change what was published; "
@@ -202,7 +202,7 @@ def _not_estimable(
     return lost, constant or ""
 
 
-def _without_information(information: FloatArray, n_theta: int) -> BoolArray:
+def without_information(information: FloatArray, n_theta: int) -> BoolArray:
     """Mark the parameters that some direction without information moves.
 
     Intercept and nuisance parameters are included: the slope of a rare feature whose people all lie
@@ -268,7 +268,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
         )
     if _diverged(design, family, fit).any():
         found.append("a slope diverged: some features separate the outcomes")
-    if fit.tables and fit.df > 0 and fit.misfit / fit.df > _LARGEST_MISFIT:
+    if fit.tables and fit.df > 0 and fit.misfit / fit.df > LARGEST_MISFIT:
         found.append(
             f"the tables differ from the model {fit.misfit / fit.df:.1f} times as much as it says, "
             "and standard errors of several tables rest on it: the family is wrong, or effects are "
@@ -283,7 +283,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             f"{tests.shape.p_value:.2g}): {_EITHER}; try "
             f"{_options(family, fit, _ORDINAL, _ROBUST, 'curved effects', 'more tables')}"
         )
-    elif tests.context.p_value < _CONTEXT_LEVEL and len(design.scale) == d:
+    elif tests.context.p_value < CONTEXT_LEVEL and len(design.scale) == d:
         found.append(
             "block means of the features have effects of their own (score test, p = "
             f"{tests.context.p_value:.2g}): {_EITHER}; try "

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, fields
+
 import numpy as np
 
 from unbin._compiling import njit
-from unbin._linalg import JITTER
+from unbin._linalg import JITTER, PANEL, solve_lower
 from unbin._typing import BoolArray, FloatArray, IntArray
+
+_NEAR = 1e-6
+"""Share of a direction that others tell, below which a block is near to determine it alone."""
 
 
 def score_blocks(
@@ -43,6 +48,12 @@ def score_blocks(
         r_bᵀ S_b⁻¹ r_b and its expectation (statistics with information, less what is hidden),
         e_bᵀ S_b⁻¹ r_b, e_bᵀ S_b⁻¹ e_b, and how much of that is lost.
     """
+    if derivative.shape[1] > PANEL:
+        keep = used & (np.arange(used.shape[1]) != reference[:, None])
+        try:
+            return _score_large(covariance, derivative, shift, root, residual, keep, variance)
+        except np.linalg.LinAlgError:
+            pass  # the kernel has a least pivot
     n_blocks, size, p = derivative.shape
     h = root.shape[2]
     # the kernel is compiled for one layout
@@ -56,6 +67,40 @@ def score_blocks(
     )  # fmt: skip
     rows, taken = white.reshape(-1, p), hidden[:, :, :p].reshape(-1, p)
     return rows.T @ rows, taken.T @ taken, scores, along, each
+
+
+def _score_large(
+    covariance: FloatArray,
+    derivative: FloatArray,
+    shift: FloatArray,
+    root: FloatArray,
+    residual: FloatArray,
+    keep: BoolArray,
+    variance: float,
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Return what ``score_blocks`` does, by LAPACK; for many statistics, ``keep`` (B, L) of them.
+
+    Raises where a covariance is not positive definite.
+    """
+    p, h = derivative.shape[2], root.shape[2]
+    masked = covariance * (keep[:, :, None] & keep[:, None, :])
+    places = np.arange(masked.shape[1])
+    masked[:, places, places] += JITTER
+    factor = np.asarray(np.linalg.cholesky(masked), np.float64)
+    block = np.concatenate([derivative, shift[:, :, None], root, residual[:, :, None]], axis=2)
+    block = solve_lower(factor, block * keep[:, :, None])
+    white, known, r = block[:, :, :p], block[:, :, : p + 1], block[:, :, -1:]
+    crossed = known.swapaxes(1, 2) @ block[:, :, p:]  # (B, p + 1, 1 + h + 1): with e, root and r
+    along, hidden = crossed[:, :p, 0], crossed[:, :, 1 : 1 + h].swapaxes(1, 2)
+    hold, taken = crossed[:, p, 0], hidden[:, :, :p]
+    share = variance / (1 + variance * hold)
+    taken = taken - share[:, None, None] * along[:, None, :] * hidden[:, :, p:]
+    df = np.where(keep, 1 - JITTER / factor[:, places, places] ** 2, 0.0).sum(axis=1)
+    df -= (block[:, :, p + 1 : p + 1 + h] ** 2).sum(axis=(1, 2))
+    misfit, lost = (r[:, :, 0] ** 2).sum(axis=1), (hidden[:, :, p] ** 2).sum(axis=1)
+    rows, taken = white.reshape(-1, p), taken.reshape(-1, p)
+    each = np.array([misfit, df, crossed[:, p, -1], hold, lost])
+    return rows.T @ rows, taken.T @ taken, crossed[:, :p, -1], along, each
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -132,3 +177,159 @@ def _whiten(covariance, b, reference, used, factor, block):  # type: ignore[no-u
             block[k, i] *= factor[k, k]
         df += 1.0 - JITTER / pivot
     return df
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What the statistics of some blocks say of a fit, weighted by their covariances.
+
+    With W D_b, W Z_b, W e_b and W r_b derivatives, extensions, shift and residual of a block after
+    :func:`_whiten`.
+
+    Attributes
+    ----------
+    white, extended : (b, L, p), (b, L, k)
+        W D_b and W Z_b.
+    residual : (b, L)
+        W r_b.
+    scores, leveraged, added : (b, p), (b, p), (b, k)
+        Their products with W r_b, the second with leverage.
+    along, told : (b, p)
+        Products of W D_b and W e_b, and the sums of squares of W D_b J⁻¹.
+    pulled, held : (b,)
+        Of W e_b with W r_b and with itself.
+    alone : (b,) bool
+        Blocks that determine a direction alone, or almost: leverage is left to others.
+    """
+
+    white: FloatArray
+    extended: FloatArray
+    residual: FloatArray
+    scores: FloatArray
+    leveraged: FloatArray
+    added: FloatArray
+    along: FloatArray
+    told: FloatArray
+    pulled: FloatArray
+    held: FloatArray
+    alone: BoolArray
+
+
+def check_blocks(
+    variance: FloatArray,
+    derivative: FloatArray,
+    added: FloatArray,
+    shift: FloatArray,
+    residual: FloatArray,
+    used: BoolArray,
+    bread: FloatArray,
+    instruments: FloatArray,
+) -> Checked:
+    """Check some blocks, one after the other.
+
+    Parameters
+    ----------
+    variance : (b, L, L)
+    derivative, added, shift, residual : (b, L, p), (b, L, k), (b, L), (b, L)
+    used : (b, L) bool
+        Without the statistic that is left out.
+    bread : (p, p)
+    instruments : (b, p), or (0, p)
+        What e_bᵀ Σ⁻¹ D_b / e_bᵀ Σ⁻¹ e_b is replaced by.
+    """
+    (b, size, p), k = derivative.shape, added.shape[2]
+    found = Checked(
+        white=np.empty((b, size, p)),
+        extended=np.empty((b, size, k)),
+        residual=np.empty((b, size)),
+        scores=np.zeros((b, p)),
+        leveraged=np.zeros((b, p)),
+        added=np.zeros((b, k)),
+        along=np.zeros((b, p)),
+        told=np.zeros((b, p)),
+        pulled=np.zeros(b),
+        held=np.zeros(b),
+        alone=np.zeros(b, bool),
+    )
+    space = np.empty((size, p + k + 2)), np.empty((size, size)), np.empty((size, p))
+    arrays = map(np.ascontiguousarray, (variance, derivative, added, shift, residual, used))
+    _check_blocks(*arrays, bread, instruments, *space, *(getattr(found, n) for n in _CHECKED))
+    return found
+
+
+_CHECKED = tuple(field.name for field in fields(Checked))
+
+
+@njit(cache=True, nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy")
+def _check_blocks(  # type: ignore[no-untyped-def]
+    variance, derivative, added, shift, residual, used, bread, instruments, block, factor, towards,
+    white, extended, white_r, scores, leveraged, out, along, told, pulled, held, alone,
+):  # fmt: skip
+    """Write what ``check_blocks`` returns."""
+    n_blocks, size, p = derivative.shape
+    width = block.shape[1]
+    at_e, at_r = width - 2, width - 1
+    for b in range(n_blocks):
+        for k in range(size):  # [D, Z, e, r]
+            keep = 1.0 if used[b, k] else 0.0
+            for i in range(p):
+                block[k, i] = keep * derivative[b, k, i]
+            for i in range(p, at_e):
+                block[k, i] = keep * added[b, k, i - p]
+            block[k, at_e], block[k, at_r] = keep * shift[b, k], keep * residual[b, k]
+        _whiten(variance, b, -1, used, factor, block)
+        for k in range(size):
+            white_r[b, k] = block[k, at_r]
+            pulled[b] += block[k, at_e] * block[k, at_r]
+            held[b] += block[k, at_e] * block[k, at_e]
+        for i in range(p if len(instruments) and held[b] > 0 else 0):
+            own = 0.0
+            for k in range(size):
+                own += block[k, i] * block[k, at_e]
+            for k in range(size):
+                block[k, i] += block[k, at_e] * (instruments[b, i] - own / held[b])
+        for k in range(size):
+            for i in range(p):
+                white[b, k, i] = block[k, i]
+                scores[b, i] += block[k, i] * block[k, at_r]
+                along[b, i] += block[k, i] * block[k, at_e]
+                towards[k, i] = 0.0
+            for i in range(p, at_e):
+                extended[b, k, i - p] = block[k, i]
+                out[b, i - p] += block[k, i] * block[k, at_r]
+            for j in range(p):
+                for i in range(p):
+                    towards[k, i] += block[k, j] * bread[j, i]
+            for i in range(p):
+                told[b, i] += towards[k, i] * towards[k, i]
+        alone[b] = _leave_out(towards, block, p, at_r, factor)
+        for k in range(size):
+            for i in range(p):
+                leveraged[b, i] += block[k, i] * block[k, at_r]
+
+
+@njit(nogil=True, fastmath={"contract", "reassoc"}, error_model="numpy", inline="always")
+def _leave_out(towards, block, p, at_r, factor):  # type: ignore[no-untyped-def]
+    """Replace r by (I - H)⁻¹ r, H = ``towards`` times Dᵀ; tell whether that is near singular."""
+    size, near = len(block), False
+    for k in range(size):
+        for j in range(k + 1):
+            entry = 1.0 if j == k else 0.0
+            for i in range(p):
+                entry -= towards[k, i] * block[j, i]
+            for i in range(j):
+                entry -= factor[k, i] * factor[j, i]
+            if j < k:
+                factor[k, j] = entry / factor[j, j]
+            else:
+                near |= entry < _NEAR
+                factor[k, k] = np.sqrt(max(entry, _NEAR))
+    for k in range(size):
+        for j in range(k):
+            block[k, at_r] -= factor[k, j] * block[j, at_r]
+        block[k, at_r] /= factor[k, k]
+    for k in range(size - 1, -1, -1):
+        block[k, at_r] /= factor[k, k]
+        for j in range(k):
+            block[j, at_r] -= factor[k, j] * block[k, at_r]
+    return near

@@ -9,6 +9,7 @@ import numpy as np
 
 from unbin._blocks import block_of_rows
 from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin.release.categories import listed
 from unbin.release.nesting import Member
 from unbin.release.tables import Histogram
 
@@ -30,17 +31,21 @@ class Cuts:
         be divided anywhere.
     values : (K + 1,)
         From -inf to inf.
+    categories : tuple of text
+        Names of the values, of a table of categories.
     """
 
     closed: str
     values: FloatArray
+    categories: tuple[str, ...] = ()
 
     def common(self, other: Cuts) -> Cuts | None:
         """Return the cuts of both; None where they have none."""
         if "any" in (self.closed, other.closed):
             chosen = other if self.closed == "any" else self
         elif self.closed == other.closed:
-            chosen = Cuts(self.closed, np.intersect1d(self.values, other.values))
+            both = np.intersect1d(self.values, other.values)
+            chosen = Cuts(self.closed, both, self.categories)
         else:
             return None
         return chosen if len(chosen.values) > 2 else None
@@ -60,7 +65,7 @@ def cuts_of(release: Release) -> Cuts | None:
     """Return where a table divides people; None if it does not count any."""
     table = release.histogram
     if len(table.count):
-        return Cuts(table.closed, _undivided(table))
+        return Cuts(table.closed, _undivided(table), release.categories)
     order = release.order_statistics
     if not _listed(release).any():
         return None
@@ -138,9 +143,12 @@ def slots_of(release: Release, member: Member, n_groups: int, cuts: Cuts) -> Slo
 
 
 def range_text(cuts: Cuts, first: int, last: int) -> str:
-    """Return the people between two cuts in words: "up to 10", "in (10, 20]", "above 20"."""
+    """Return the people between two cuts in words: "up to 10", "in (10, 20]", "in 'dem'"."""
     right = cuts.closed != "left"
     low, high = cuts.values[first], cuts.values[last]
+    if cuts.categories:
+        names = [name for k, name in enumerate(cuts.categories) if low < k <= high]
+        return f"in {listed(names)}"
     if np.isneginf(low):
         return f"up to {high:g}" if right else f"below {high:g}"
     if np.isposinf(high):

@@ -57,8 +57,12 @@ def read_histogram(
     rounding: str | None,
     noisy: bool,
     count_se: str | None = None,
+    parts: str = "bins",
 ) -> ReadHistogram:
-    """Read one row per block and bin; the parameters are those of ``Release.from_histogram``."""
+    """Read one row per block and bin; the parameters are those of ``Release.from_histogram``.
+
+    ``parts`` is what messages call the bins.
+    """
     check_choice("closed", closed, tables.CLOSED)
     ids = fields.read_ids(frame, block, value=lower, role="lower")
     low, high = _read_edges(frame, lower, upper, ids, closed)
@@ -94,7 +98,7 @@ def read_histogram(
     else:
         counts = fields.read_counts(frame, column, ids)[order]
         table = with_intervals(table, *_rounded_where_exact((counts, counts), rounding))
-    return _with_people(names, people, n, table)
+    return _with_people(names, people, n, table, parts)
 
 
 def _read_edges(
@@ -188,7 +192,7 @@ def _with_percentages(
 
 
 def _with_people(
-    names: TextArray, people: IntArray | None, n: str | None, table: Histogram
+    names: TextArray, people: IntArray | None, n: str | None, table: Histogram, parts: str
 ) -> ReadHistogram:
     """Check the number of people against the counts, and narrow intervals where it is known."""
     uncertain = uncertain_blocks(table)
@@ -199,9 +203,10 @@ def _with_people(
     if off.any():
         b = int(np.argmax(off))
         got = f"{least[b]}" if least[b] == most[b] else f"{least[b]} to {most[b]}"
+        more = ", or say rest=... with a name for people in none" if parts == "categories" else ""
         raise CountError(
-            f"block {str(names[b])!r}: the bins must count the people of column {n!r}, got {got} "
-            f"in the bins and {people[b]} in the column; correct one of them"
+            f"block {str(names[b])!r}: the {parts} must count the people of column {n!r}, got "
+            f"{got} in the {parts} and {people[b]} in the column; correct one of them{more}"
         )
     return ReadHistogram(names, people, narrow(table, people))
 

@@ -22,6 +22,7 @@ from unbin.exceptions import (
     SplitBlockError,
 )
 from unbin.release.bounds import tighten
+from unbin.release.categories import check_same, recoded
 from unbin.release.consistency import TablesCheck, check_tables
 from unbin.release.observed import ObservedTarget
 from unbin.release.removal import without_people
@@ -260,7 +261,8 @@ def join(
         ``release.align(blocks)`` of each table, with the blocks of its own partition: county, sex,
         age group. People outside a table are rows of a block that it says nothing about
         (``align(..., on_missing="drop")``). Where rows stand for several people, all tables have
-        the same weights. ``observed(y)`` for people whose outcome is known.
+        the same weights. ``observed(y)`` for people whose outcome is known. Tables of categories
+        have the same ones, and get them in the same order.
     scale : bool
         Rake tables that contradict the first one to what it counts between common edges, and say
         by how much. (``align(blocks, scale=True)`` rescales a table to the rows of X.)
@@ -283,7 +285,7 @@ def join(
     2
     """
     tables, known = _flat(targets, disjoint=check_flag("disjoint", disjoint))
-    target = JoinedTarget(tables, known)
+    target = JoinedTarget(*_alike(tables, known))
     if not tables:
         return target
     if check_flag("scale", scale):
@@ -323,8 +325,32 @@ def _flat(
             "disjoint: is about outcomes that are known, got tables only; add unbin.observed(y)"
         )
     if known and disjoint:
-        known = [ObservedTarget(known[0].values, disjoint=True)]
+        values, names = known[0].values, known[0].categories
+        known = [ObservedTarget(values, disjoint=True, categories=names)]
     return tuple(tables), known[0] if known else None
+
+
+def _alike(
+    tables: tuple[AggregatedTarget, ...], known: ObservedTarget | None
+) -> tuple[tuple[AggregatedTarget, ...], ObservedTarget | None]:
+    """Return tables of categories, and what is known, with these in one order."""
+    if not tables or not all(isinstance(table, AggregatedTarget) for table in tables):
+        return tables, known
+    published = in_one_order(
+        Tables(distinct_names([each.name for each in tables]), tuple(t.release for t in tables))
+    )
+    changed = tuple(
+        old if release is old.release else old.with_release(release)
+        for release, old in zip(published.releases, tables, strict=True)
+    )
+    return changed, None if known is None else known.recoded(published.first.categories)
+
+
+def in_one_order(tables: Tables) -> Tables:
+    """Return tables of categories with these in one order; raise if they have others."""
+    orders = [release.categories for release in tables.releases]
+    names = check_same(tables.names, orders)
+    return tables.changed(lambda release: recoded(release, names))
 
 
 def _less_known(target: JoinedTarget) -> JoinedTarget:

@@ -9,10 +9,11 @@ from typing import Any, NoReturn
 import numpy as np
 
 from unbin._checks import check_flag
-from unbin._frames import as_floats, refuse_huge
+from unbin._frames import as_floats, refuse_huge, to_numpy
 from unbin._html import described
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
-from unbin.exceptions import AggregatedTargetError, AlignmentWarning, DomainError
+from unbin.exceptions import AggregatedTargetError, AlignmentWarning, CategoryError, DomainError
+from unbin.release.categories import codes_of, is_nominal, listed, read_labels
 
 
 class ObservedTarget:
@@ -24,11 +25,20 @@ class ObservedTarget:
         NaN where nobody knows.
     disjoint : bool
         Whether no table counts these outcomes.
+    categories : tuple of text
+        Names of the categories, where these are the outcome: the values are places among them.
     """
 
-    def __init__(self, values: FloatArray, *, disjoint: bool = False) -> None:
+    def __init__(
+        self,
+        values: FloatArray,
+        *,
+        disjoint: bool = False,
+        categories: tuple[str, ...] = (),
+    ) -> None:
         self.values = values
         self.disjoint = disjoint
+        self.categories = categories
 
     @property
     def shape(self) -> tuple[int]:
@@ -49,6 +59,27 @@ class ObservedTarget:
     def rows(self) -> IntArray:
         """Positions of the rows whose outcome is known."""
         return np.flatnonzero(self.known)
+
+    def recoded(self, names: tuple[str, ...]) -> ObservedTarget:
+        """Return the same outcomes as places among the categories of a table."""
+        if self.categories == names or not self.known.any():
+            return ObservedTarget(self.values, disjoint=self.disjoint, categories=names)
+        if not names or not self.categories:
+            kinds = ("categories", "numbers") if self.categories else ("numbers", "categories")
+            raise CategoryError(
+                f"observed: outcomes must be what the tables count, got {kinds[0]} beside tables "
+                f"of {kinds[1]}; pass {'numbers' if self.categories else 'names of categories'}"
+            )
+        unknown = [name for name in self.categories if name not in names]
+        if unknown:
+            raise CategoryError(
+                f"observed: an outcome must be a category of the tables, got {unknown[0]!r} beside "
+                f"{listed(names)}; correct it, or name it with categories=[...] when they are read"
+            )
+        place = codes_of(np.array(self.categories), names)
+        values = self.values.copy()
+        values[self.known] = place[self.values[self.known].astype(np.int64)]
+        return ObservedTarget(values, disjoint=self.disjoint, categories=names)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -75,7 +106,8 @@ def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
     Parameters
     ----------
     y : (n_rows,)
-        Outcome of each row of X, NaN where nobody knows.
+        Outcome of each row of X, NaN where nobody knows; names of categories as text, None, NaN
+        or empty where nobody knows.
     disjoint : bool
         The tables do not count these outcomes: they are of other people with such features, or of
         another time. (People who are rows of X but outside a table have no block id there:
@@ -100,10 +132,16 @@ def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
 
 def as_observed(y: ArrayLike, *, disjoint: bool, where: str) -> ObservedTarget:
     """Return outcomes as a target; errors name ``where`` they are."""
+    check_flag("disjoint", disjoint)
+    if is_nominal(to_numpy(y, where=where, error=DomainError)):
+        values, names = read_labels(y, where=where)
+        if len(values) and not names:
+            warn_of_nobody(where)
+        return ObservedTarget(values, disjoint=disjoint, categories=names)
     values = check_observations(as_floats(y, where=where, error=DomainError), where=where)
     if len(values) and np.isnan(values).all():
         warn_of_nobody(where)
-    return ObservedTarget(values, disjoint=check_flag("disjoint", disjoint))
+    return ObservedTarget(values, disjoint=disjoint)
 
 
 def warn_of_nobody(where: str) -> None:

@@ -19,6 +19,7 @@ from unbin._html import described
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import (
     AlignmentError,
+    CategoryError,
     CountError,
     DomainError,
     ReleaseError,
@@ -37,6 +38,13 @@ from unbin.release.alignment import (
     scale_to,
     spread_blocks,
 )
+from unbin.release.categories import (
+    listed,
+    read_categories,
+    recoded,
+    refuse_categories,
+    union_of,
+)
 from unbin.release.histograms import read_cumulative, read_histogram
 from unbin.release.intervals import narrow, uncertain_blocks
 from unbin.release.orders import read_means, read_order_statistics, read_values
@@ -52,8 +60,8 @@ class Release:
     """Published statistics of the targets, block by block.
 
     Build one with :meth:`from_histogram`, :meth:`from_quantiles`, :meth:`from_values`,
-    :meth:`from_cumulative` or :func:`aggregate`; join several statistics of the same or of other
-    blocks with :meth:`combine`.
+    :meth:`from_cumulative`, :meth:`from_categories` or :func:`aggregate`; join several statistics
+    of the same or of other blocks with :meth:`combine`.
 
     Attributes
     ----------
@@ -76,6 +84,25 @@ class Release:
     public : bool
         Whether everybody has the table already: reports and saved models then mask nothing of it.
         Tables read in an agency's own layout are taken to be public.
+    categories : tuple of text
+        Names of the categories of a nominal outcome: the histogram then counts ``categories[k]``
+        in bins that hold the value k alone, and a block without that bin does not offer it. Empty
+        where the outcome is a number.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> table = {"county": ["A", "A", "B"], "lower": [None, 10, None], "upper": [10, None, 10],
+    ...          "count": [7, 5, 3]}
+    >>> release = unbin.Release.from_histogram(table, block="county")
+    >>> release
+    Release: 2 blocks, 15 people
+      histogram: 2 blocks, 1 to 2 bins, open below and above
+    >>> medians = unbin.Release.from_quantiles({"block": ["A"], "quantile": [0.5], "value": [9.0]})
+    >>> release.combine(medians)
+    Release: 2 blocks, 15 people
+      histogram: 2 blocks, 1 to 2 bins, open below and above
+      order statistics: 1 block, 1 per block
     """
 
     blocks: TextArray
@@ -87,6 +114,7 @@ class Release:
     source: str = ""
     public: bool = False
     notes: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
 
     # -- making one ------------------------------------------------------------------------------
 
@@ -197,6 +225,13 @@ class Release:
             Column of values.
         n : str, optional
             Column with the people of the block. Without it the rows of X are counted.
+
+        Examples
+        --------
+        >>> table = {"county": ["A", "B"], "quantile": [0.5, 0.5], "value": [9.0, 12.5]}
+        >>> Release.from_quantiles(table, block="county")
+        Release: 2 blocks, unknown size
+          order statistics: 2 blocks, 1 per block
         """
         names, people, table = read_order_statistics(
             frame, block=block, quantile=quantile, rank=rank, value=value, n=n
@@ -207,7 +242,14 @@ class Release:
     def from_values(
         cls, frame: Any, *, block: str | Sequence[str] | None = "block", value: str = "value"
     ) -> Release:
-        """Read a full list of values without names: the targets up to permutation."""
+        """Read a full list of values without names: the targets up to permutation.
+
+        Examples
+        --------
+        >>> Release.from_values({"block": ["A", "A", "B"], "value": [3.0, 9.0, 4.0]})
+        Release: 2 blocks, 3 people
+          values: 2 blocks, known up to permutation
+        """
         names, people, table = read_values(frame, block=block, value=value)
         return cls(names, people, tables.no_histogram(len(names)), table)
 
@@ -235,6 +277,12 @@ class Release:
             Column of totals; needs ``n``.
         n : str, optional
             Column with the people of the block. Without it the rows of X are counted.
+
+        Examples
+        --------
+        >>> Release.from_means({"block": ["A", "B"], "mean": [3.5, 4.1], "n": [20, 30]}, n="n")
+        Release: 2 blocks, 50 people
+          means: 2 blocks
         """
         names, people, means = read_means(frame, block=block, mean=mean, total=total, n=n)
         size = len(names)
@@ -255,18 +303,97 @@ class Release:
         Every value has one count. The last count of a block is its number of people; a first point
         with count 0 is the lowest edge, otherwise the first bin is open below. With
         ``closed="left"`` the counts are those below each value.
+
+        Examples
+        --------
+        >>> table = {"block": ["A", "A", "A"], "value": [0, 10, 20], "count": [0, 7, 12]}
+        >>> Release.from_cumulative(table)
+        Release: 1 block, 12 people
+          histogram: 1 block, 2 bins, closed ends
         """
         found = read_cumulative(frame, block=block, value=value, count=count, closed=closed)
         return cls(found.names, found.n, found.table, tables.no_order(len(found.names)))
+
+    @classmethod
+    def from_categories(
+        cls,
+        frame: Any,
+        *,
+        block: str | Sequence[str] | None = "block",
+        category: str = "category",
+        count: str | None = "count",
+        count_low: str | None = None,
+        count_high: str | None = None,
+        percent: str | None = None,
+        n: str | None = None,
+        rounding: str | None = None,
+        noise_sd: float = 0.0,
+        count_se: str | None = None,
+        categories: Sequence[str] | None = None,
+        absent: str = "zero",
+        rest: str | None = None,
+    ) -> Release:
+        """Read a table of a nominal outcome: one row per block and category.
+
+        Parameters
+        ----------
+        frame : pandas or polars frame, or mapping of columns
+        block : str, list of str or None
+            As for :meth:`from_histogram`.
+        category : str
+            Column of categories: parties, causes of death, occupations.
+        count, count_low, count_high, percent, n, rounding, noise_sd, count_se
+            As for :meth:`from_histogram`.
+        categories : sequence of str, optional
+            The categories, in the order they are to have; that of text when left out.
+        absent : {"zero", "structural"}
+            What a block means that has no row for a category: "zero", nobody chose it;
+            "structural", nobody could, as of a party that did not stand there.
+        rest : str, optional
+            What to call people of ``n`` who are in none of the categories (did not vote): a
+            category of its own, with those whom the others leave. Needs ``n``.
+
+        Examples
+        --------
+        >>> votes = {"precinct": ["A", "A", "B"], "party": ["dem", "rep", "dem"],
+        ...          "votes": [7, 5, 9], "registered": [20, 20, 10]}
+        >>> Release.from_categories(votes, block="precinct", category="party", count="votes",
+        ...                         n="registered", rest="none")
+        Release: 2 blocks, 30 people
+          categories: 2 blocks, 3 categories: dem, rep, none
+        """
+        found, names = read_categories(
+            frame,
+            block=block,
+            category=category,
+            categories=categories,
+            absent=absent,
+            rest=rest,
+            rounding=rounding,
+            noisy=check_number("noise_sd", noise_sd, low=0.0) > 0,
+            roles={
+                "count": count,
+                "count_low": count_low,
+                "count_high": count_high,
+                "percent": percent,
+                "n": n,
+                "count_se": count_se,
+            },
+        )
+        order = tables.no_order(len(found.names))
+        return cls(found.names, found.n, found.table, order, noise_sd=noise_sd, categories=names)
 
     def combine(self, other: Release) -> Release:
         """Join two releases: further statistics of the same blocks, or other blocks.
 
         Where both name the number of people they must agree, and a block may have one histogram.
+        Categories that one of them lacks are not offered in its blocks.
         """
         check_kind("combine", other, Release, instead="a release, before it is aligned")
         names = np.union1d(self.blocks, other.blocks)
-        parts = [spread_blocks(release, names) for release in (self, other)]
+        categories = self._common_categories(other)
+        both = (recoded(each, categories) for each in (self, other))
+        parts = [spread_blocks(release, names) for release in both]
         known = [part.knows_people() for part in parts]
         clash = known[0] & known[1] & (parts[0].n != parts[1].n)
         if clash.any():
@@ -290,12 +417,23 @@ class Release:
         source = "; ".join(filter(None, dict.fromkeys([self.source, other.source])))
         public = self.public and other.public
         notes = tuple(dict.fromkeys([*self.notes, *other.notes]))
-        return Release(names, n, histogram, order, means, noises.pop(), source, public, notes)
+        noise = noises.pop()
+        return Release(names, n, histogram, order, means, noise, source, public, notes, categories)
+
+    def _common_categories(self, other: Release) -> tuple[str, ...]:
+        if bool(self.categories) != bool(other.categories):
+            raise CategoryError(
+                "combine: both releases must hold numbers or both categories, got categories "
+                f"{listed(self.categories or other.categories)} in one and numbers in the other; "
+                "combine tables of one outcome"
+            )
+        return union_of([self.categories, other.categories])
 
     # -- other spellings of the same table -------------------------------------------------------
 
     def to_order_statistics(self) -> Release:
         """Spell every histogram as order statistics, the paper's reading of a histogram."""
+        self._require_order("to_order_statistics")
         self._require_exact("to_order_statistics")
         if len(self.order_statistics.value):
             raise ReleaseError(
@@ -309,6 +447,7 @@ class Release:
 
     def to_histogram(self) -> Release:
         """Spell every set of order statistics as a histogram; needs the people per block."""
+        self._require_order("to_histogram")
         if len(self.histogram.count):
             raise ReleaseError(
                 "to_histogram: the release must hold order statistics only, got a histogram too; "
@@ -328,6 +467,7 @@ class Release:
 
     def to_cumulative(self) -> dict[str, Any]:
         """Return columns block, value, count: how many people are at or below each value."""
+        self._require_order("to_cumulative")
         self._require_exact("to_cumulative")
         self._require_counts("to_cumulative")
         release = self.to_histogram() if len(self.order_statistics.value) else self
@@ -341,17 +481,15 @@ class Release:
         histogram, order = self.histogram, self.order_statistics
         if len(histogram.count):
             block = np.repeat(self.blocks, np.diff(histogram.start))
-            result["histogram"] = {
-                "block": block,
-                "lower": histogram.lower,
-                "upper": histogram.upper,
-                "count": histogram.count,
-            }
+            edges = {"lower": histogram.lower, "upper": histogram.upper}
+            bins = {"category": self.category_of_bins()} if self.categories else edges
+            counts: dict[str, Any] = {"block": block, **bins, "count": histogram.count}
             if histogram.count_low is not None:
                 ends = histogram.interval()
-                result["histogram"] |= {"count_low": ends[0], "count_high": ends[1]}
+                counts |= {"count_low": ends[0], "count_high": ends[1]}
             if histogram.count_se is not None:
-                result["histogram"]["count_se"] = histogram.count_se
+                counts["count_se"] = histogram.count_se
+            result["categories" if self.categories else "histogram"] = counts
         if len(order.value):
             block = np.repeat(self.blocks, np.diff(order.start))
             people = np.repeat(self.n, np.diff(order.start))
@@ -371,18 +509,21 @@ class Release:
     def to_frame(self, kind: str | None = None, backend: str | None = None) -> Any:
         """Return the tidy table: one row per block and bin, quantile or value, or per block.
 
-        Written as CSV, :func:`read_release` reads it back: ``block, lower, upper, count``,
-        ``block, quantile, value`` (or ``rank``), ``block, value`` or ``block, mean``. A missing
-        edge is open. A count that is known only as an interval is missing beside ``count_low``
-        and ``count_high``. Bins are (lower, upper] unless a column ``closed`` says "left" or, of
-        whole numbers with both ends, "both". A column ``n`` has the people of each block, where
-        they are known of all and counts do not add up to them. ``noise_sd``, ``source`` and
-        ``notes`` are not in the table. Blocks that are totals of others are left out when it is
-        read, unless ``totals="keep"``.
+        Written as CSV, :func:`read_release` reads it back: ``block, lower, upper, count``, ``block,
+        quantile, value`` (or ``rank``), ``block, value``, ``block, mean`` or ``block, category,
+        count``. A missing edge is open. A count that is known only as an interval is missing beside
+        ``count_low`` and ``count_high``. Bins are (lower, upper] unless a column ``closed`` says
+        "left" or, of whole numbers with both ends, "both". A column ``n`` has the people of each
+        block, where they are known of all and counts do not add up to them. A category that a block
+        does not offer has no row there, and then a column ``absent`` says "structural";
+        ``category_code`` has the order of categories, where it is not that of text or names hold
+        digits, and might be taken for bins. ``noise_sd``, ``source`` and ``notes`` are not in the
+        table. Blocks that are totals of others are left out when it is read, unless
+        ``totals="keep"``.
 
         Parameters
         ----------
-        kind : {"histogram", "order_statistics", "means"}, optional
+        kind : {"histogram", "categories", "order_statistics", "means"}, optional
             Needed of a release that holds several kinds of statistics.
         backend : {"pandas", "polars"}, optional
             Whichever is installed, when left out.
@@ -436,6 +577,12 @@ class Release:
         -------
         AggregatedTarget
             To be passed as ``y``.
+
+        Examples
+        --------
+        >>> release = Release.from_means({"county": ["A", "B"], "mean": [3.5, 4.1]}, block="county")
+        >>> len(release.align(["A", "B", "A"]))
+        3
         """
         check_flag("scale", scale)
         check_choice("on_missing", on_missing, ("error", "drop"))
@@ -535,20 +682,18 @@ class Release:
         if ids.size == 0:
             raise ReleaseError("blocks: must name blocks to keep, got none; pass at least one id")
         place = find_blocks(self.blocks, ids)
-        return Release(
-            ids,
-            self.n[place],
-            self.histogram.take(place),
-            self.order_statistics.take(place),
-            None if self.means is None else self.means[place],
-            self.noise_sd,
-            source=self.source,
-            public=self.public,
-            notes=self.notes,
+        return replace(
+            self,
+            blocks=ids,
+            n=self.n[place],
+            histogram=self.histogram.take(place),
+            order_statistics=self.order_statistics.take(place),
+            means=None if self.means is None else self.means[place],
         )
 
     def check_domain(self, domain: Interval, *, family: str) -> None:
-        """Raise :class:`DomainError` if somebody was published outside the family's domain."""
+        """Raise if somebody was published outside the family's domain, or in a category."""
+        refuse_categories(self.categories)
         histogram, order = self.histogram, self.order_statistics
         outside = (histogram.interval()[0] > 0) & ~tables.reaches(histogram, domain)
         if outside.any():
@@ -576,6 +721,16 @@ class Release:
                     f"family {family!r}, got {self.means[b]:g}; choose another family or correct it"
                 )
 
+    def category_of_bins(self) -> TextArray:
+        """Return the category that each bin counts, of a table of categories."""
+        return np.asarray(np.array(self.categories)[self.histogram.lower.astype(np.int64)])
+
+    def bin_text(self, row: int) -> str:
+        """Return one bin as people write it: "bin (0, 10]" or "category 'dem'"."""
+        if self.categories:
+            return f"category {str(self.category_of_bins()[row])!r}"
+        return f"bin {self.histogram.bin_text(row)}"
+
     def _block_of(self, start: IntArray, row: int) -> str:
         return str(self.blocks[np.searchsorted(start, row, side="right") - 1])
 
@@ -585,6 +740,13 @@ class Release:
             return self.n > 0
         counted = (np.diff(self.histogram.start) > 0) & ~uncertain_blocks(self.histogram)
         return (self.n > 0) | counted
+
+    def _require_order(self, where: str) -> None:
+        if self.categories:
+            raise CategoryError(
+                f"{where}: categories have no order, got a table of {listed(self.categories)}; use "
+                "to_frame()"
+            )
 
     def _require_exact(self, where: str) -> None:
         uncertain = uncertain_blocks(self.histogram)

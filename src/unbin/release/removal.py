@@ -71,9 +71,13 @@ def _histogram(
     lost = (width > 0) & ~held
     if lost.any():
         k = int(np.argmax(lost))
+        told = f"{values[k]:g} is known of one of its people, but lies in none of its bins"
+        if release.categories:
+            name = release.categories[int(values[k])]
+            told = f"{name!r} is known of one of its people, but is not offered there"
         raise AlignmentError(
-            f"{where}block {str(release.blocks[blocks[k]])!r}: the outcome {values[k]:g} is known "
-            f"of one of its people, but lies in none of its bins; correct it, {_AWAY}"
+            f"{where}block {str(release.blocks[blocks[k]])!r}: the outcome {told}; correct it, "
+            f"{_AWAY}"
         )
     taken = np.bincount(cell[inside], people[person[inside]], len(table.count)).astype(np.int64)
     low, high = table.interval()
@@ -82,7 +86,7 @@ def _histogram(
         k = int(np.argmax(short))
         block = str(release.blocks[block_of_rows(table.start)[k]])
         raise AlignmentError(
-            f"{where}block {block!r}: its bin {table.bin_text(k)} counts {high[k]:,} people, but "
+            f"{where}block {block!r}: its {release.bin_text(k)} counts {high[k]:,} people, but "
             f"{taken[k]:,} are known to be in it; correct the outcomes, {_AWAY}"
         )
     if table.count_low is None:

@@ -18,16 +18,23 @@ if TYPE_CHECKING:
 
 
 def tidy_columns(release: Release, kind: str | None = None) -> dict[str, Any]:
-    """Return one kind of statistic as columns: "histogram", "order_statistics" or "means".
+    """Return one kind of statistic as columns: bins, categories, order statistics or means.
 
     An open end is an empty cell. A count that is known as an interval is empty beside
     ``count_low`` and ``count_high``. A column ``closed`` says which edges belong to a bin where
     this is not the upper one, and ``n`` how many people a block has where counts do not add up to
-    it.
+    it. A category that a block does not offer has no row there; see ``Release.to_frame``.
     """
-    spell = {"histogram": _histogram, "order_statistics": _order_statistics, "means": _means}
+    spell = {
+        "histogram": _histogram,
+        "categories": _categories,
+        "order_statistics": _order_statistics,
+        "means": _means,
+    }
+    counted = len(release.histogram.count) > 0
     held = {
-        "histogram": len(release.histogram.count) > 0,
+        "histogram": counted and not release.categories,
+        "categories": counted and bool(release.categories),
         "order_statistics": len(release.order_statistics.value) > 0,
         "means": release.means is not None,
     }
@@ -44,24 +51,41 @@ def tidy_columns(release: Release, kind: str | None = None) -> dict[str, Any]:
 
 def _histogram(release: Release) -> dict[str, Any]:
     table = release.histogram
-    block = np.repeat(release.blocks, np.diff(table.start))
-    hidden = table.hidden()
     lower, closed = table.lower, table.closed
     if _leaves_out(table):
         lower, closed = np.where(table.lower < table.upper, table.lower + 1, table.lower), "both"
-    columns: dict[str, Any] = {
-        "block": block,
+    edges = {
         "lower": _unless(np.isinf(lower), lower),
         "upper": _unless(np.isinf(table.upper), table.upper),
-        "count": _unless(hidden, table.count),
     }
+    columns = _counts(release, edges)
+    if closed != "right":
+        columns["closed"] = np.full(len(lower), closed)
+    return columns
+
+
+def _categories(release: Release) -> dict[str, Any]:
+    table, names = release.histogram, release.categories
+    columns = _counts(release, {"category": release.category_of_bins()})
+    size = np.diff(table.start)
+    if (size[size > 0] < len(np.unique(table.lower))).any():
+        columns["absent"] = np.full(len(table.count), "structural")
+    if list(names) != sorted(names) or any(char.isdigit() for name in names for char in name):
+        columns["category_code"] = table.lower.astype(np.int64)
+    return columns
+
+
+def _counts(release: Release, bins: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a table of counts."""
+    table, hidden = release.histogram, release.histogram.hidden()
+    size = np.diff(table.start)
+    columns: dict[str, Any] = {"block": np.repeat(release.blocks, size), **bins}
+    columns["count"] = _unless(hidden, table.count)
     if hidden.any():
         low, high = table.interval()
         columns |= {"count_low": low, "count_high": high}
         if (release.n > 0).all():
-            columns["n"] = np.repeat(release.n, np.diff(table.start))
-    if closed != "right":
-        columns["closed"] = np.full(len(block), closed)
+            columns["n"] = np.repeat(release.n, size)
     return columns
 
 

@@ -37,6 +37,14 @@ class AggregatedTarget:
         What the blocks are called ("county"): the name of the column they were aligned with.
     weights : RowWeights or None
         How many people each row stands for; None where it is one.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> release = unbin.Release.from_means({"block": ["A", "B"], "mean": [3.5, 4.1]})
+    >>> target = release.align(["A", "A", "B"])  # the block of each row of X
+    >>> len(target), target.codes.tolist()
+    (3, [0, 0, 1])
     """
 
     def __init__(

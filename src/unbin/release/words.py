@@ -13,6 +13,9 @@ from unbin.release.tables import Histogram
 if TYPE_CHECKING:
     from unbin.release.release import Release
 
+_SHOWN = 8
+"""Categories that are listed."""
+
 
 def plural(count: int, word: str) -> str:
     """Return "1 block", "2 blocks"."""
@@ -29,7 +32,10 @@ def describe(release: Release) -> Iterator[tuple[str, str]]:
     histogram, order = release.histogram, release.order_statistics
     if len(histogram.count):
         noise = f", noise of sd {release.noise_sd:g} added" if release.noise_sd > 0 else ""
-        yield "histogram", _describe_histogram(histogram) + noise
+        if release.categories:
+            yield "categories", _describe_categories(release) + noise
+        else:
+            yield "histogram", _describe_histogram(histogram) + noise
     size = np.diff(order.start)
     full = (size > 0) & (size == release.n)
     if full.any():
@@ -58,9 +64,22 @@ def _describe_histogram(table: Histogram) -> str:
         (False, False): "closed ends",
     }[below, above]
     bins = f"{_span(size)} bin{'' if size.max() == 1 else 's'}"
+    return f"{plural(len(size), 'block')}, {bins}, {ends}{_hidden(table)}"
+
+
+def _describe_categories(release: Release) -> str:
+    """Return "212 blocks, 3 categories: dem, non, rep"."""
+    size, names = np.diff(release.histogram.start), release.categories
+    some, full = int((size > 0).sum()), int((size == len(names)).sum())
+    count = "1 category" if len(names) == 1 else f"{len(names):,} categories"
+    told = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    fewer = f", fewer in {plural(some - full, 'block')}" if full < some else ""
+    return f"{plural(some, 'block')}, {count}: {told}{fewer}{_hidden(release.histogram)}"
+
+
+def _hidden(table: Histogram) -> str:
     hidden = int(table.hidden().sum())
-    known = f", {plural(hidden, 'count')} known only as intervals" if hidden else ""
-    return f"{plural(len(size), 'block')}, {bins}, {ends}{known}"
+    return f", {plural(hidden, 'count')} known only as intervals" if hidden else ""
 
 
 def _span(size: IntArray) -> str:

@@ -34,6 +34,8 @@ def encode(value: Any, *, leave_out: tuple[str, ...] = ()) -> Any:
         return encode(value.tolist())
     if isinstance(value, list | tuple):
         return [encode(item) for item in value]
+    if isinstance(value, dict):
+        return {str(key): encode(item) for key, item in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value
@@ -51,6 +53,8 @@ def decode(kind: Any, value: Any, where: str, *, given: dict[str, Any] | None = 
         return tuple(
             decode(item, part, f"{where}[{k}]") for k, part in enumerate(_list(value, where))
         )
+    if origin is dict:
+        return _decode_dict(get_args(kind), value, where)
     if kind is Family:
         return _decode_family(value, where)
     if dataclasses.is_dataclass(kind):
@@ -87,6 +91,25 @@ def _decode_array(scalar: Any, value: Any, where: str) -> Any:
         if isinstance(error, ModelFileError):
             raise
         raise _wrong(where, "rows of the same length", "others") from None
+
+
+def _decode_dict(kinds: tuple[Any, Any], value: Any, where: str) -> dict[Any, Any]:
+    """Return a mapping of texts, or of the numbers that these spell."""
+    if not isinstance(value, dict):
+        raise _wrong(where, "an object", value)
+    return {
+        _key(kinds[0], name, where): decode(kinds[1], item, f"{where}[{name}]")
+        for name, item in value.items()
+    }
+
+
+def _key(kind: Any, name: str, where: str) -> Any:
+    if kind is str:
+        return name
+    try:
+        return kind(name)
+    except ValueError:
+        raise _wrong(where, "an object with numbers for names", name) from None
 
 
 def _decode_object(kind: Any, value: Any, where: str, given: dict[str, Any]) -> Any:

@@ -18,11 +18,12 @@ from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
 from unbin.families import Units
+from unbin.rows.columns import ColumnSums
 from unbin.rows.interpolated import BEFORE, table_products
 from unbin.rows.lanes import EIGHT
 from unbin.rows.layout import arrange, arrange_columns
 from unbin.rows.parts import LocalParts, Parts
-from unbin.rows.rows import LARGE, Rows, flat_columns, kernel
+from unbin.rows.rows import LARGE, Predictor, Rows, flat_columns, kernel
 
 _HUGE_BLOCK = 1 << 18
 """Rows above which a block is cut into parts, so that threads can share it."""
@@ -36,8 +37,8 @@ _GRAM_ROWS = 1 << 13
 """Rows whose cross-products are formed at a time."""
 _SLICE = 1 << 10
 """Blocks whose sums are finished at a time."""
-_FEW_BLOCKS = 1 << 8
-"""Blocks of a part that are few."""
+_FEW_BLOCKS, _GROUP_BYTES = 1 << 8, 1 << 25
+"""Blocks of a part that are few, and bytes of their sums."""
 
 Done = TypeVar("Done")
 Finish = Callable[[slice, tuple[FloatArray, ...]], Done]
@@ -209,7 +210,7 @@ class Design:
     ) -> tuple[FloatArray, float, float] | None:
         """Return a function of eta at points, the first of them in steps, and 1 / step.
 
-        None where a table does not pay, or the function is below 0.
+        Of a constant one point is enough. None where a table does not pay, or values are below 0.
         """
         low, high = self.reach(theta) if self.looks_up else (-np.inf, np.inf)
         most = min(_MOST_POINTS, self.n_rows // _ROWS_PER_POINT)
@@ -218,7 +219,10 @@ class Design:
         first = np.floor(low / _STEP) - BEFORE - 1
         points = np.arange(first, np.ceil(high / _STEP) + EIGHT)
         values = weight(_STEP * points)
-        return None if values.min() < 0 else (values, float(first), 1 / _STEP)
+        if values.min() < 0:
+            return None
+        constant = bool((values == values[0]).all())
+        return values[:1] if constant else values, float(first), 1 / _STEP
 
     @cached_property
     def block_means(self) -> FloatArray:
@@ -309,7 +313,11 @@ class Design:
 
     def eta(self, theta: FloatArray) -> FloatArray:
         """Return the linear predictor of all rows, block by block."""
-        return self.in_memory().eta(theta)
+        return self.predictor(theta)[:]
+
+    def predictor(self, theta: FloatArray) -> Predictor:
+        """Return the same, worked out for the rows that are asked for."""
+        return Predictor(self.in_memory(), theta)
 
     def to_rows_of_x(self, values: FloatArray) -> FloatArray:
         """Put values of the laid-out rows back into the order of X."""
@@ -454,18 +462,25 @@ def _with_span(
 def _in_groups(
     results: Iterator[tuple[slice, tuple[FloatArray, ...]]], then: Finish[Done]
 ) -> Iterator[Done]:
-    """Finish the blocks of several parts together, as long as they are few."""
+    """Finish the blocks of several parts together, as long as they are few.
+
+    Other threads work on the parts that follow meanwhile.
+    """
     held: list[tuple[slice, tuple[FloatArray, ...]]] = []
+    n_bytes = 0
     for result in results:
         held.append(result)
-        if held[-1][0].stop - held[0][0].start >= _SLICE:
+        n_bytes += sum(array.nbytes for array in result[1])
+        if held[-1][0].stop - held[0][0].start >= _FEW_BLOCKS or n_bytes >= _GROUP_BYTES:
             yield _together(held, then)
-            held = []
+            held, n_bytes = [], 0
     if held:
         yield _together(held, then)
 
 
 def _together(held: list[tuple[slice, tuple[FloatArray, ...]]], then: Finish[Done]) -> Done:
+    if len(held) == 1:
+        return then(*held[0])
     arrays = zip(*(sums for _, sums in held), strict=True)
     blocks = slice(held[0][0].start, held[-1][0].stop)
     return then(blocks, tuple(np.concatenate(each) for each in arrays))
@@ -525,6 +540,7 @@ def lay_out(
     sampled: bool = False,
     everybody: FloatArray | None = None,
     hashed: FloatArray | None = None,
+    sums: ColumnSums | None = None,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -549,8 +565,9 @@ def lay_out(
         is known included.
     hashed : (n, e), optional
         What keys are made from, if not X: the features that differ within blocks.
+    sums : ColumnSums, optional
+        Of the columns of X, if somebody has them already.
     """
-    assert len(X) == 0 or codes.max(initial=0) < n_blocks
     rows, order, standard = arrange(
         X,
         codes,
@@ -563,7 +580,9 @@ def lay_out(
         sampled=sampled,
         everybody=everybody,
         hashed=hashed,
+        sums=sums,
     )
+    assert len(X) == 0 or rows.blocks[-1] < n_blocks
     center, scale, varies = standard.center, standard.scale, standard.varies
     return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
 

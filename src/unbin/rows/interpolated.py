@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from unbin._compiling import inner, njit
+from unbin._linalg import PANEL
 from unbin._typing import FloatArray
 from unbin.rows.lanes import EIGHT, add_eight, combine_eight
 from unbin.rows.products import LANES, products, up
@@ -173,23 +174,21 @@ def table_products(  # type: ignore[no-untyped-def]
 ):
     """Add Σ f(eta) (1, x)(1, x)ᵀ over n rows to ``total`` (1 + d, 1 + d), f at least 0.
 
-    ``values`` (G,) are f at points from ``low`` steps on, 1 / ``inverse`` apart; the rest as in
-    :func:`table_sums`.
+    ``values`` (G,) are f at points from ``low`` steps on, 1 / ``inverse`` apart, one of them where
+    f is constant; the rest as in :func:`table_sums`.
     """
     eta, people, place = np.zeros(_TILE), np.ones(_TILE), np.zeros(_TILE)
     point, weight = np.zeros(_TILE, np.int64), np.zeros((_TILE, EIGHT))
     x = np.zeros(total.shape[0] * _TILE).reshape(total.shape[0], _TILE)
     for row in range(0, n, _TILE):
         m = min(_TILE, n - row)
-        _predict(memory, first + row, step, theta, offset, weights, row, eta[:m], people[:m])
-        for i in range(m):
-            place[i] = eta[i] * inverse - low
-        _interpolate(place[:m], 1.0, point, weight)
-        for i in range(m):
-            f = 0.0
-            for p in range(EIGHT):
-                f += weight[i, p] * values[point[i] + p]
-            x[0, i] = np.sqrt(max(f, 0.0) * people[i])
+        slopes = theta if len(values) > 1 else theta[:1]
+        _predict(memory, first + row, step, slopes, offset, weights, row, eta[:m], people[:m])
+        if len(values) == 1:
+            for i in range(m):
+                x[0, i] = np.sqrt(values[0] * people[i])
+        else:
+            _interpolate_at(eta[:m], people, values, low, inverse, place, point, weight, x)
         for j in range(1, len(x)):
             at = first + row + (j - 1) * step
             column = memory[at : at + m]
@@ -198,6 +197,20 @@ def table_products(  # type: ignore[no-untyped-def]
         if m < _TILE:
             _clear(x, m, _TILE - m)
         total += np.dot(x, x.T)
+
+
+@inner(nogil=True, fastmath={"contract"}, error_model="numpy")
+def _interpolate_at(eta, people, values, low, inverse, place, point, weight, x):  # type: ignore[no-untyped-def]
+    """Write the root of a function of eta, times the people of each row, into ``x[0]``."""
+    n = len(eta)
+    for i in range(n):
+        place[i] = eta[i] * inverse - low
+    _interpolate(place[:n], 1.0, point, weight)
+    for i in range(n):
+        f = 0.0
+        for p in range(EIGHT):
+            f += weight[i, p] * values[point[i] + p]
+        x[0, i] = np.sqrt(max(f, 0.0) * people[i])
 
 
 @inner(nogil=True, fastmath={"contract"}, error_model="numpy")
@@ -351,7 +364,17 @@ def _finish(  # type: ignore[no-untyped-def]
         for k in range(size):
             for j in range(d):
                 sums.squares[b, k, j] += found[k, j]
-    if covariance:
+    if covariance and n_bins > PANEL:
+        own, weighed = np.empty((n_bins, n)), np.empty((n_bins, n))
+        for k in range(n_bins):
+            for i in range(n):
+                own[k, i] = f[k, skip + i]
+                weighed[k, i] = own[k, i] * x[0, low + i]
+        crossed = np.dot(weighed, own.T)
+        for k in range(n_bins):
+            for j in range(n_bins):
+                sums.cross[b, k, j] -= crossed[k, j]
+    elif covariance:
         for k in range(n_bins):
             for i in range(n):
                 level[k, i] = f[k, skip + i] * x[0, low + i]

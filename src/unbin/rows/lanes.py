@@ -74,3 +74,20 @@ def combine_eight(typing, out, at, values, first, step, factors, i):  # type: ig
 
     whole = types.intp
     return types.none(out, whole, values, whole, whole, factors, whole), generate
+
+
+@_intrinsic
+def prefetch(typing, values, place):  # type: ignore[no-untyped-def]
+    """Ask for ``values[place]``, as if flat, to be in the cache soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        data = context.make_array(signature.args[0])(context, builder, args[0]).data
+        kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+        ask = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+        # to read, to be kept, of data
+        rest = [ir.Constant(number, value) for value in (0, 3, 1)]
+        builder.call(ask, [builder.bitcast(builder.gep(data, [args[1]]), byte), *rest])
+        return context.get_dummy_value()
+
+    return types.none(values, types.intp), generate

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -178,18 +177,11 @@ class LocalParts:
         if self._alone:
             yield from (apply(*call) for call in work)
             return
-        waiting: deque[Future[Result]] = deque()
-        pool = _threads(self.n_threads)
+        results = _InOrder(list(work), self.n_threads)
         try:
-            for call in work:
-                waiting.append(pool.submit(_at_work, apply, *call))
-                if len(waiting) > _AHEAD * self.n_threads:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            yield from map(results.take, range(len(self.parts)))
         finally:
-            for future in waiting:
-                future.cancel()
+            results.stop()
 
     def total(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
@@ -197,16 +189,11 @@ class LocalParts:
         """Return the sum of ``function(part, *args)``."""
         if self._alone:
             return reduce(add, self.stream(function, *args, each=each))
-        n_workers = min(self.n_threads, len(self.parts))
-        total = _Total(calls(self.parts, function, args, each), _AHEAD * n_workers)
-        pool = _threads(self.n_threads)
-        workers = [pool.submit(_at_work, total.work) for _ in range(n_workers)]
+        total = _Total(list(calls(self.parts, function, args, each)), self.n_threads)
         try:
-            for worker in workers:
-                worker.result()
+            return total.result()
         finally:
             total.stop()
-        return total.result()
 
     def keep(
         self, function: Callable[..., Any], *args: Any, each: Sequence[Any] | None = None
@@ -227,58 +214,124 @@ class LocalParts:
         return self.keep(itself) if n_bytes <= _SHARE * machine_memory() else self
 
 
-class _Total:
-    """A sum that several threads work on: each takes the next part, and adds when it is its turn.
+class _InOrder:
+    """Results of parts that several threads work on, in order.
+
+    A thread takes one part after the other, and leaves when results wait for too many before them:
+    whoever takes these calls it back. Handing parts out one by one would take the interpreter's
+    lock several times as often.
 
     Parameters
     ----------
-    work : iterator of tuples
+    work : sequence of tuples
         What ``apply`` is called with, part by part.
-    ahead : int
-        Results that may wait for those before them.
+    n_threads : int
     """
 
-    def __init__(self, work: Iterator[tuple[Any, ...]], ahead: int) -> None:
-        self._work, self._ahead = enumerate(work), ahead
-        self._turn = threading.Condition()
+    def __init__(self, work: Sequence[tuple[Any, ...]], n_threads: int) -> None:
+        self._work, self._n_threads = work, n_threads
+        self._ready = threading.Condition()
         self._held: dict[int, Any] = {}
-        self._errors: dict[int, BaseException] = {}
-        self._next, self._sum, self._stopped = 0, None, False
+        self._begun, self._next, self._busy, self._stopped = 0, 0, 0, False
+        with self._ready:
+            self._call_back()
 
-    def work(self) -> None:
-        """Work on parts until there are none left."""
+    @property
+    def _room(self) -> bool:
+        """Whether a part may be begun; the lock is held."""
+        most = min(len(self._work), self._next + _AHEAD * self._n_threads)
+        return self._begun < most and not self._stopped
+
+    def _call_back(self) -> None:
+        """Let as many threads work as there is room for; the lock is held."""
+        left = len(self._work) - self._begun
+        while self._room and self._busy < self._n_threads and left > 0:
+            self._busy, left = self._busy + 1, left - 1
+            _threads(self._n_threads).submit(_at_work, self._run)
+
+    def _run(self) -> None:
+        """Work on parts as long as there is room."""
         while True:
-            with self._turn:
-                k, call = (-1, ()) if self._stopped else next(self._work, (-1, ()))
-            if k < 0:
-                return
+            with self._ready:
+                if not self._room:
+                    self._busy -= 1
+                    return
+                k, self._begun = self._begun, self._begun + 1
             try:
-                self._put(k, apply(*call))
-            except BaseException as error:  # raised by ``result``
-                self._errors[k] = error
+                found = apply(*self._work[k])
+            except BaseException as error:  # raised where the result is taken
+                found = _Failed(error)
                 self.stop()
+            with self._ready:
+                self._held[k] = found
+                if k == self._next:
+                    self._hand_on()
 
-    def _put(self, k: int, found: Any) -> None:
-        with self._turn:
-            self._turn.wait_for(lambda: k < self._next + self._ahead or self._stopped)
-            self._held[k] = found
-            while self._next in self._held:
-                found = self._held.pop(self._next)
-                self._sum = add(self._sum, found) if self._next else found
-                self._next += 1
-            self._turn.notify_all()
+    def _hand_on(self) -> None:
+        """Tell that the next result is there; the lock is held."""
+        self._ready.notify()
+
+    def take(self, k: int) -> Any:
+        """Return the result of part k, the next one; raise what it did."""
+        with self._ready:
+            self._ready.wait_for(lambda: k in self._held)
+            found, self._next = self._held.pop(k), k + 1
+            self._call_back()
+        return _whole(found)
 
     def stop(self) -> None:
-        """Leave the parts that nobody has taken."""
-        with self._turn:
+        """Leave the parts that nobody has begun."""
+        with self._ready:
             self._stopped = True
-            self._turn.notify_all()
+
+
+class _Total(_InOrder):
+    """A sum: threads add their results themselves, each when it is its turn."""
+
+    _sum: Any = None
+
+    def _hand_on(self) -> None:
+        while self._next in self._held:
+            self._add(self._held.pop(self._next))
+            self._next += 1
+        if self._done:
+            self._ready.notify()
+        self._call_back()
+
+    def _add(self, found: Any) -> None:
+        if isinstance(self._sum, _Failed):  # the first that fails is told of
+            return
+        if self._next == 0 or isinstance(found, _Failed):
+            self._sum = found
+            return
+        try:
+            self._sum = add(self._sum, found)
+        except BaseException as error:
+            self._sum, self._stopped = _Failed(error), True
+
+    @property
+    def _done(self) -> bool:
+        return self._next == len(self._work) or isinstance(self._sum, _Failed)
 
     def result(self) -> Any:
         """Return the sum; raise what the first part that failed did."""
-        if self._errors:  # all parts before it were taken, and finished
-            raise self._errors[min(self._errors)]
-        return self._sum
+        with self._ready:
+            self._ready.wait_for(lambda: self._done)
+        return _whole(self._sum)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """What a part raised."""
+
+    error: BaseException
+
+
+def _whole(found: Any) -> Any:
+    """Return a result; raise what its part did."""
+    if isinstance(found, _Failed):
+        raise found.error
+    return found
 
 
 # -- threads, kept -------------------------------------------------------------------------------

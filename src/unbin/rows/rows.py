@@ -144,6 +144,20 @@ class Rows:
         return np.add.reduceat(self.weighed(values), self.start[:-1], axis=0)
 
 
+@dataclass(frozen=True, slots=True)
+class Predictor:
+    """The linear predictor of rows in memory, worked out for those that are asked for."""
+
+    rows: Rows
+    theta: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, rows: slice) -> FloatArray:
+        return self.rows.eta(self.theta, rows)
+
+
 def kernel(function: Callable[..., Sums]) -> Callable[..., Sums]:
     """Let rows of another kind make a sum their own way: by a method of the function's name.
 

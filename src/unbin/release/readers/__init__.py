@@ -20,6 +20,7 @@ from unbin.release.readers.dialects import (
     acs,
     bls,
     cms,
+    elections,
     eurostat,
     irs,
     nhs,
@@ -45,6 +46,7 @@ DIALECTS: dict[str, ModuleType] = {
     "nhs": nhs,
     "cms": cms,
     "abs": tablebuilder,
+    "elections": elections,
     "tidy": tidy,
     "plain": plain,
 }
@@ -60,19 +62,22 @@ def read_release(
     block: str | Sequence[str] | None = None,
     label: str | None = None,
     count: str | None = None,
+    category: str | None = None,
     where: Mapping[str, Any] | None = None,
     closed: str | None = None,
     suppression: str | Mapping[str, tuple[int, int | None]] | None = None,
     rounding: str | None = None,
     totals: str = "drop",
     moe: bool = False,
+    absent: str | None = None,
+    rest: str | None = None,
     sheet: str | None = None,
     skip: int | None = None,
     encoding: str | None = None,
     max_bytes: int = MAX_BYTES,
     public: bool | None = None,
 ) -> Release:
-    """Read a published table: CSV, TSV, Parquet, JSON, a workbook, a file in an archive.
+    r"""Read a published table: CSV, TSV, Parquet, JSON, a workbook, a file in an archive.
 
     How the file was understood is shown by the release ("read as: …"), and so is how much of it
     was read, what was left out and why, and what was chosen. A choice that an option would make
@@ -83,10 +88,14 @@ def read_release(
     path : str or path
     dialect : str, optional
         The layout: "tidy", "plain" (any names), "acs", "irs", "bls", "cdc-wonder", "cms", "nhs",
-        "abs" or "eurostat"; guessed from the header when left out.
+        "abs", "eurostat" or "elections"; guessed from the header when left out.
     block, label, count : str, optional
         Columns of block ids, of bins in words and of counts, where the guess is wrong. Several
         columns of block ids, in a list, are those of a crossed table, whose blocks are their cells.
+    category : str, optional
+        Column of categories (party, cause of death), whose names are the outcome, where there is
+        none called ``category`` or a layout may be read in several ways. Of a detailed table of the
+        ACS: "headings", the lines just below the total, or "labels", the lines without parts.
     where : mapping, optional
         Rows to read: ``{"year": "2022"}``, or several values in a list.
     closed : {"right", "left", "both"}, optional
@@ -103,6 +112,12 @@ def read_release(
     moe : bool
         Read margins of error too, where a table has them (acs): the standard error of each count
         is then in ``release.histogram.count_se``.
+    absent : {"zero", "structural"}, optional
+        What a block means that does not list a category: "zero", nobody chose it (the usual
+        reading); "structural", it was not on offer there.
+    rest : str, optional
+        What to call people of a block who are in none of its categories, where the table says how
+        many people there are: a category of its own.
     sheet : str, optional
         The sheet of a workbook, or the file of a folder or an archive, where several hold tables.
     skip : int, optional
@@ -118,17 +133,31 @@ def read_release(
     Returns
     -------
     Release
+
+    Examples
+    --------
+    >>> import unbin
+    >>> from pathlib import Path
+    >>> rows = ["county,income,people", "05001,Less than $10000,12", "05001,$10000 or more,30"]
+    >>> _ = Path("income.csv").write_text("\n".join(rows))
+    >>> unbin.read_release("income.csv", label="income", count="people")
+    Release: 1 block, 42 people
+      histogram: 1 block, 2 bins, open below and above
+      read as: plain table, bins 'income', counts 'people', block 'county', all 2 rows
     """
     options, crossed = _options(
         block=block,
         label=label,
         count=count,
+        category=category,
         where=where,
         closed=closed,
         suppression=suppression,
         rounding=rounding,
         totals=totals,
         moe=moe,
+        absent=absent,
+        rest=rest,
     )
     found = _chosen(_found(path, options, dialect, sheet, skip, encoding, max_bytes))
     return _read(found.crossed(crossed), options, public)
@@ -289,13 +318,14 @@ def _locate(sheet: Sheet, options: Options, dialect: str | None, skip: int | Non
             name = next((n for n in known if n in readers and readers[n].recognises(below)), None)
             if name is not None:
                 return _Found(below, name)
-    named = options.count is not None or options.label is not None
+    named = any(n is not None for n in (options.count, options.label, options.category))
     return _Found(_named(sheet, options), dialect or ("plain" if named else ""))
 
 
 def _named(sheet: Sheet, options: Options) -> Sheet:
     """Return the sheet from the record on that has all columns which the options name."""
-    names = {str(n).casefold() for n in (options.block, options.label, options.count) if n}
+    roles = (options.block, options.label, options.count, options.category)
+    names = {str(n).casefold() for n in roles if n}
     names |= {str(name).casefold() for name in options.where or {}}
     records = enumerate(sheet.cells[:HEADERS])
     first = next((k for k, r in records if names <= {cell.casefold() for cell in r}), 0)
@@ -365,5 +395,12 @@ def _read(found: _Found, options: Options, public: bool | None) -> Release:
             found.sheet.file,
             f"moe: margins of error are read of tables of the ACS, got a table read as "
             f"{found.dialect!r}; leave moe out",
+        )
+    asked = [name for name in ("category", "absent", "rest") if getattr(options, name) is not None]
+    if asked and not release.categories:
+        raise read_error(
+            found.sheet.file,
+            f"{asked[0]}: is about categories, got a table of numbers read as {found.dialect!r}; "
+            "leave it out, or say dialect='plain' with block=..., category=... and count=...",
         )
     return replace(release, public=known)

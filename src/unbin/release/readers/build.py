@@ -33,6 +33,25 @@ _MAX_COMPARED = 20_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Names:
+    """The categories that bins hold, one each.
+
+    Attributes
+    ----------
+    names : tuple of text
+        The category of bin k.
+    absent : {"zero", "structural"}
+        What a block means that does not list one.
+    rest : str or None
+        A further category, for people who are in none.
+    """
+
+    names: tuple[str, ...]
+    absent: str = "zero"
+    rest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Bins:
     """The bins of all blocks, one entry per cell of the file.
 
@@ -48,6 +67,8 @@ class Bins:
         Totals that the file names; a block may be missing.
     se : list of float, optional
         Standard errors of the counts, NaN where one is not known.
+    categories : Names, optional
+        Of a table of categories, whose bins hold the values 0, 1, 2, … alone.
     """
 
     row: list[int]
@@ -58,6 +79,13 @@ class Bins:
     closed: str
     n: Mapping[str, int]
     se: list[float] | None = None
+    categories: Names | None = None
+
+    def text(self, lower: float, upper: float) -> str:
+        """Return a bin for a message: "0 to 9", or the name of a category."""
+        if self.categories is None:
+            return f"{lower:g} to {upper:g}"
+        return shown(self.categories.names[int(lower)])
 
 
 def check_ids(table: Table, column: str) -> list[str]:
@@ -117,6 +145,8 @@ def build_histogram(
     cells = _bounded(table, bins)
     columns: dict[str, Any] = {"block": bins.block, "lower": bins.lower, "upper": bins.upper}
     keywords: dict[str, Any] = {"closed": bins.closed}
+    if bins.categories is not None:
+        columns, keywords = _named(table, bins, bins.categories)
     if all(bins.n.get(block, 0) > 0 for block in bins.block):
         columns["n"] = [bins.n[block] for block in bins.block]
         keywords["n"] = "n"
@@ -131,7 +161,23 @@ def build_histogram(
         columns["count_se"] = bins.se
         keywords["count_se"] = "count_se"
     source = ", ".join([source, *_hidden_words(bins.cells)])
-    return build(table, "from_histogram", columns, bins.row, source=source, **keywords)
+    maker = "from_histogram" if bins.categories is None else "from_categories"
+    return build(table, maker, columns, bins.row, source=source, **keywords)
+
+
+def _named(table: Table, bins: Bins, found: Names) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return blocks and categories, and how ``from_categories`` is to read them."""
+    names = [found.names[int(code)] for code in bins.lower]
+    keywords: dict[str, Any] = {"categories": list(found.names), "absent": found.absent}
+    if found.rest is not None:
+        unknown = [block for block in dict.fromkeys(bins.block) if not bins.n.get(block)]
+        if unknown:
+            raise table.error(
+                f"rest: the people of every block must be known, got none of {listed(unknown)}; "
+                "add a column n, or leave rest out"
+            )
+        keywords["rest"] = found.rest
+    return {"block": bins.block, "category": names}, keywords
 
 
 def build_statistics(
@@ -275,6 +321,8 @@ def _counts(bins: Bins, place: IntArray, n_blocks: int) -> Counts:
 
 def _note_gaps(table: Table, bins: Bins) -> Table:
     """Say which blocks lack bins that others have, leave a gap, or end where others are open."""
+    if bins.categories is not None:
+        return _note_absent(table, bins, bins.categories)
     ends = sorted(set(zip(bins.lower, bins.upper, strict=True)))
     short: set[str] = set()
     if not any(upper > lower for (_, upper), (lower, _) in itertools.pairwise(ends)):
@@ -309,6 +357,19 @@ def _note_gaps(table: Table, bins: Bins) -> Table:
     return table
 
 
+def _note_absent(table: Table, bins: Bins, found: Names) -> Table:
+    """Say which blocks lack categories that others have, and what that is taken for."""
+    size = Counter(bins.block)
+    short = [block for block, n in size.items() if n < len(found.names)]
+    if not short:
+        return table
+    taken = "not to offer them" if found.absent == "structural" else "to count nobody there"
+    return table.noting(
+        f"{plural(len(short), 'block')} without some of the {len(found.names):,} categories, "
+        f"taken {taken}: {listed(short)}"
+    )
+
+
 def _note_lacking(table: Table, columns: Mapping[str, Any]) -> Table:
     """Say which blocks lack quantiles that others have."""
     every = set(columns["quantile"])
@@ -329,15 +390,12 @@ def _refuse_doubles(table: Table, bins: Bins) -> None:
     seen: dict[tuple[str, float, float], int] = {}
     for row, key in zip(bins.row, keys, strict=True):
         if key in seen:
-            raise _doubled(table, key, seen[key], row)
+            raise _doubled(table, key[0], bins.text(*key[1:]), seen[key], row)
         seen[key] = row
 
 
-def _doubled(table: Table, key: tuple[str, float, float], first: int, row: int) -> ReadError:
-    what = (
-        f"block {shown(key[0])}: every bin must be listed once, got {key[1]:g} to {key[2]:g} in "
-        f"row {first} too"
-    )
+def _doubled(table: Table, block: str, text: str, first: int, row: int) -> ReadError:
+    what = f"block {shown(block)}: every bin must be listed once, got {text} in row {first} too"
     columns = differing(table, first, row)
     if not columns:
         return table.error(f"{what}; keep one of them", row=row)

@@ -25,6 +25,9 @@ class Options:
     rounding: str | None = None
     totals: str = "drop"
     moe: bool = False
+    category: str | None = None
+    absent: str | None = None
+    rest: str | None = None
 
     def scheme(self, usual: str) -> Scheme:
         """Return how cells are read; ``usual`` is the dialect's own way."""
@@ -33,12 +36,22 @@ class Options:
 
 def check_options(options: Options) -> Options:
     """Return the options, or raise a :class:`ParameterError` that says what to pass."""
-    for name in ("block", "label", "count"):
+    for name in ("block", "label", "count", "category"):
         value = getattr(options, name)
         if value is not None and not isinstance(value, str):
             raise ParameterError(f"{name}: must be the name of a column, got {value!r}; pass text")
     if options.closed is not None:
         check_choice("closed", options.closed, ("right", "left", "both"))
+    if options.label is not None and options.category is not None:
+        raise ParameterError(
+            "label, category: a table holds bins or categories, got a column of each; name one"
+        )
+    if options.absent is not None:
+        check_choice("absent", options.absent, ("zero", "structural"))
+    if options.rest is not None and not (isinstance(options.rest, str) and options.rest):
+        raise ParameterError(
+            f"rest: must be the name of a category, got {options.rest!r}; pass text"
+        )
     check_choice("totals", options.totals, ("drop", "keep"))
     check_flag("moe", options.moe)
     if options.rounding not in (None, "none"):

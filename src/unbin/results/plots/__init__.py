@@ -13,6 +13,7 @@ from unbin._checks import check_package
 
 if TYPE_CHECKING:
     from unbin.results.plots.blocks import influence, observed_expected, residuals
+    from unbin.results.plots.categories import cells
     from unbin.results.plots.drawing import BLUE, GREY, ORANGE, PALE, published, shorten
     from unbin.results.plots.effects import effect
     from unbin.results.plots.panels import histogram, histograms, recovered
@@ -25,6 +26,7 @@ __all__ = [
     "GREY",
     "ORANGE",
     "PALE",
+    "cells",
     "coefficients",
     "effect",
     "errors_by_bins",
@@ -46,6 +48,7 @@ _HOME = {
     name: module
     for module, names in {
         "blocks": ("influence", "observed_expected", "residuals"),
+        "categories": ("cells",),
         "drawing": ("BLUE", "GREY", "ORANGE", "PALE", "published", "shorten"),
         "effects": ("effect",),
         "panels": ("histogram", "histograms", "recovered"),

@@ -163,6 +163,14 @@ def residuals(
         One of the tables of a fit to several; the first when left out.
     smallest : int
         Blocks with counts of fewer people are left out.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.residuals(model)
     """
     found = levels_of(model, table, smallest=smallest)
     ax = axes(ax, width=4.8, height=3.0)
@@ -196,6 +204,14 @@ def observed_expected(
     ----------
     model, table, smallest
         As for :func:`residuals`.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.observed_expected(model)
     """
     found = levels_of(model, table, smallest=smallest)
     ax = axes(ax, width=4.8, height=3.0)
@@ -223,6 +239,14 @@ def influence(model: AggregatedGLM, *, most: int = 10, ax: Axes | None = None) -
         Fitted by likelihood.
     most : int
         Blocks to draw, at most twenty.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.influence(model, most=5)
     """
     found = one_target(model).diagnostics_.influence
     if found is None:

@@ -46,6 +46,15 @@ def effect(
         Where to draw it; the range of the fit where a spline knows it.
     level : float
         Coverage of the band, at each point.
+
+    Examples
+    --------
+    >>> import pandas as pd, unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40, between=0.5)
+    >>> frame = pd.DataFrame(people.X, columns=["age", "income"]).assign(county=people.blocks)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.glm("ns(age, 3) + income", frame, {"county": release}, family="gaussian")
+    >>> ax = unbin.plots.effect(model, "age")
     """
     found = encoding_of(one_target(model), encoding)
     names = [variable.column for variable in found.formula.variables]

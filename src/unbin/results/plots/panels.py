@@ -59,6 +59,14 @@ def histogram(
         Whether to mark what the fit expects.
     smallest : int
         Counts of fewer people are masked, with enough others that they cannot be worked out.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.histogram(model, "07")  # of everybody when left out
     """
     counts = published(model, table)
     if block is None:
@@ -94,6 +102,16 @@ def histograms(
     -------
     Axes
         Its ``child_axes`` are the panels, in the order of ``blocks``.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.histograms(model, ["01", "07", "23"])
+    >>> len(ax.child_axes)
+    3
     """
     counts = published(model, table)
     if blocks is not None and (isinstance(blocks, str) or not isinstance(blocks, Iterable)):
@@ -126,6 +144,15 @@ def recovered(z: ArrayLike, y: ArrayLike, edges: ArrayLike, *, ax: Axes | None =
         True targets.
     edges : (K + 1,)
         Increasing; -inf and inf are open. A bin holds its upper edge.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> edges = [-2, -1, 0, 1, 2]
+    >>> ax = unbin.plots.recovered(model.impute(), people.y, edges)
     """
     ends = as_floats(edges, where="edges")
     if ends.ndim != 1 or len(ends) < 2 or not (np.diff(ends) > 0).all():

@@ -36,6 +36,14 @@ def objective_path(model: AggregatedGLM, *, ax: Axes | None = None) -> Axes:
 
     Matching and observed targets: the objective. Likelihood: the squared distance to the solution
     in standard errors.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.objective_path(model)
     """
     path = np.asarray(one_target(model).objective_path_, dtype=np.float64)
     likelihood = model.method_ == "likelihood"
@@ -64,7 +72,19 @@ def _power(value: float) -> str:
 
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
-    """Draw what permutations give, and what was seen (the paper's Fig. 1)."""
+    """Draw what permutations give, and what was seen (the paper's Fig. 1).
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> test = unbin.permutation_test(
+    ...     model, people.X, release.align(people.blocks), n_permutations=19, random_state=0
+    ... )
+    >>> ax = unbin.plots.permutation(test)
+    """
     check_kind("test", test, PermutationTest, instead="what unbin.permutation_test returned")
     ax = axes(ax, width=4.5, height=2.8)
     bins = int(np.clip(np.sqrt(len(test.null)), 5, 40))
@@ -86,6 +106,12 @@ def errors_by_bins(
     bins : (K,)
     errors : mapping of name to (K,) or (R, K)
         One line each; of R repeats the mean, with a band of two standard errors each way.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> errors = {"matching": [0.37, 0.13, 0.13], "likelihood": [0.11, 0.06, 0.05]}
+    >>> ax = unbin.plots.errors_by_bins([2, 5, 10], errors)
     """
     x = as_finite(bins, where="bins", error=ParameterError)
     if not isinstance(errors, Mapping):

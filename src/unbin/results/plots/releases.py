@@ -19,6 +19,9 @@ from unbin.release.words import people_text, plural
 _BLUE, _ORANGE = "#2166ac", "#d95f02"
 _LONGEST = 60
 """Characters of a name that a title has room for."""
+_LONGEST_TICK = 28
+"""Characters of the name of a category."""
+_INTERVAL = "known only as an interval"
 _MOST = 60
 """Blocks that have a line of their own."""
 
@@ -50,8 +53,9 @@ def release(release: Release, block: str | None = None, *, ax: Axes | None = Non
 
     Bars of different widths have areas, not heights, in proportion to their people. A bin that is
     open has a dashed end, drawn as wide as its neighbour. A count that is known only as an interval
-    has a pale box over it. Quantiles and values are steps up to the share of people below them, on
-    an axis of their own beside a histogram; means are diamonds.
+    has a pale box over it. Categories are bars with their names, of all blocks together. Quantiles
+    and values are steps up to the share of people below them, on an axis of their own beside a
+    histogram; means are diamonds.
 
     Parameters
     ----------
@@ -59,6 +63,13 @@ def release(release: Release, block: str | None = None, *, ax: Axes | None = Non
     block : str, optional
         All blocks when left out: together where they have the same bins, else a line for each of
         the largest 60.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> ax = unbin.plots.release(release)  # the same as release.plot()
     """
     check_kind("release", release, Release, instead="what read_release() returns")
     if block is not None:
@@ -72,7 +83,7 @@ def release(release: Release, block: str | None = None, *, ax: Axes | None = Non
     _title(ax, release)
     has_bins, has_order = len(release.histogram.count) > 0, len(release.order_statistics.value) > 0
     if has_bins:
-        _draw_histogram(ax, release)
+        (_draw_categories if release.categories else _draw_histogram)(ax, release)
     if has_order:
         beside = ax.twinx() if has_bins else ax
         _draw_steps(beside, release)
@@ -94,11 +105,38 @@ def _axes(ax: Axes | None) -> Axes:
 def _title(ax: Axes, release: Release) -> None:
     n = int(release.n.sum())
     name = str(release.blocks[0]) if len(release) == 1 else plural(len(release), "block")
-    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    name = name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…"
+    name = _short(name, _LONGEST)
     # a name with dollar signs is no formula
     text = f"{name}, {people_text(n)}" if n else name
     ax.set_title(text, fontsize=10, loc="left", parse_math=False)
+
+
+def _short(name: str, longest: int) -> str:
+    """Return a name that can be printed, and has room."""
+    name = " ".join("".join(c if c.isprintable() else " " for c in name).split())
+    return name if len(name) <= longest else name[: longest - 1] + "…"
+
+
+# -- categories ------------------------------------------------------------------------------------
+
+
+def _draw_categories(ax: Axes, release: Release) -> None:
+    """Draw a bar for each category, the first on top."""
+    table, n = release.histogram, len(release.categories)
+    code = table.lower.astype(np.int64)
+    low, high = (np.bincount(code, ends, n) for ends in table.interval())
+    place = np.arange(n)
+    ax.barh(place, low, color=_BLUE, edgecolor="white", linewidth=0.6)
+    rough = high > low
+    if rough.any():
+        ax.barh(place[rough], (high - low)[rough], left=low[rough], color="none", edgecolor=_BLUE,
+                hatch="////", linewidth=0.6, alpha=0.6, label=_INTERVAL)  # fmt: skip
+        ax.legend(frameon=False, fontsize=9)
+    names = [_short(name, _LONGEST_TICK) for name in release.categories]
+    ax.set_yticks(place, names, fontsize=9, parse_math=False)
+    ax.invert_yaxis()
+    ax.set_xlim(left=min(0.0, float(low.min())))
+    ax.set_xlabel("people")
 
 
 # -- histograms ------------------------------------------------------------------------------------
@@ -119,7 +157,7 @@ def _draw_histogram(ax: Axes, release: Release) -> None:
     if rough.any():
         ax.bar(bars.left[rough], (high - low)[rough], width[rough], low[rough], align="edge",
                color="none", edgecolor=_BLUE, hatch="////", linewidth=0.6, alpha=0.6,
-               label="known only as an interval")  # fmt: skip
+               label=_INTERVAL)  # fmt: skip
         ax.legend(frameon=False, fontsize=9)
     _mark_open(ax, bars, high)
     ax.set_ylim(bottom=0)

@@ -58,6 +58,15 @@ def coefficients(
         Whether to draw the change in standard deviations of the outcome, on the link's scale, when
         a feature grows by one of its own: for features of units that differ. Needs a likelihood
         fit.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> ax = unbin.plots.coefficients(model, oracle=people.coef)  # the truth
+    >>> ax.figure.savefig("coefficients.svg")
     """
     estimate, error = estimates(model)
     chosen = clearest(estimate, error, most)
@@ -121,6 +130,17 @@ def information(model: AggregatedGLM, *, most: int = 40, ax: Axes | None = None)
         Fitted to several tables of the same people.
     most : int
         As for :func:`coefficients`.
+
+    Examples
+    --------
+    >>> import numpy as np, unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> half = np.where(people.X[:, 0] > 0, "high", "low")
+    >>> target = unbin.join(
+    ...     unbin.aggregate(people.y, people.blocks, bins=5).align(people.blocks),
+    ...     unbin.aggregate(people.y, half, bins=5).align(half),
+    ... )
+    >>> ax = unbin.plots.information(unbin.AggregatedGLM().fit(people.X, target))
     """
     found = shares_by_table(one_target(model))
     if found is None:

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from unbin.disclosure.measures import Nearness
-from unbin.disclosure.results import AttackResult, Audit, Disclosure, PlannedTable
+from unbin.disclosure.measures import Hits, Nearness
+from unbin.disclosure.results import Audit, Disclosure, PlannedTable
 from unbin.disclosure.text import (
     attack_text,
     derived_text,
+    error_text,
     least_text,
     people_text,
     percent,
+    right_texts,
 )
 from unbin.release.alignment import SMALL
 from unbin.results.numbers import NONE, column, decimals_for, number, p_value
@@ -33,6 +35,7 @@ class GainRow:
     interval: str
     chance: str
     p_value: str
+    right: list[str]
     public: str
     utility: str
     recommended: bool
@@ -46,7 +49,7 @@ class AttackRow:
     attack: str
     gain: str
     r2: str
-    mae: str
+    mae: str | None
     within: str
     exposed: str
     note: str
@@ -98,6 +101,7 @@ def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> G
         f"{number(gain.low, _GAIN)} to {number(gain.high, _GAIN)}",
         number(max(found.chance, 0.0), _GAIN),
         p_value(found.p_value),
+        right_texts(table, found),
         number(found.beyond_public, _GAIN),
         number(table.utility.value, _USE),
         recommended,
@@ -107,8 +111,7 @@ def _gain_row(table: PlannedTable, found: Disclosure, *, recommended: bool) -> G
 def attack_rows(table: PlannedTable) -> list[AttackRow]:
     """Return a row for each way of guessing; of fewer than ``SMALL`` people, dashes."""
     rows = []
-    error = np.array([found.all.mae for found in table.attacks])
-    for found, mae in zip(table.attacks, column(error, decimals_for(error)), strict=True):
+    for found, mae in zip(table.attacks, _errors(table), strict=True):
         few = found.all.n < SMALL
         hidden = found.exposed.n < SMALL
         rows.append(
@@ -117,7 +120,7 @@ def attack_rows(table: PlannedTable) -> list[AttackRow]:
                 found.attack,
                 NONE if few else number(found.gain.value, _GAIN),
                 NONE if few else number(found.all.r2, _GAIN),
-                NONE if few else mae,
+                NONE if few and mae is not None else mae,
                 NONE if few else _shares(found.all),
                 NONE
                 if hidden
@@ -129,12 +132,18 @@ def attack_rows(table: PlannedTable) -> list[AttackRow]:
     return rows
 
 
-def _exposed(found: AttackResult) -> str:
-    return f"{number(found.exposed_gain, _GAIN)}; {_shares(found.exposed)}"
+def _errors(table: PlannedTable) -> list[str | None]:
+    """Return mean absolute errors; None of categories."""
+    near = [found.all for found in table.attacks]
+    error = np.array([each.mae for each in near if isinstance(each, Nearness)])
+    return [*column(error, decimals_for(error))] if len(error) else [None] * len(near)
 
 
-def _shares(near: Nearness) -> str:
-    shares = (near.within_5, near.within_10, near.within_bin)
+def _shares(near: Nearness | Hits) -> str:
+    if isinstance(near, Hits):
+        shares: tuple[float, ...] = (near.right, near.sure)
+    else:
+        shares = (near.within_5, near.within_10, near.within_bin)
     return " / ".join(percent(share) for share in shares)
 
 
@@ -170,7 +179,7 @@ def change_rows(audit: Audit) -> list[ChangeRow]:
         before = plain[table.level, table.bins]
         rows.append(
             ChangeRow(
-                f"{table.level}, {table.bins} bins",
+                table.plan,
                 f"{number(before.r2, _GAIN)} → {number(table.r2, _GAIN)}",
                 f"{number(before.gain, _GAIN)} → {number(table.gain, _GAIN)}",
                 f"{number(before.utility.value, _USE)} → {number(table.utility.value, _USE)}",
@@ -189,11 +198,13 @@ def _still_seen(table: PlannedTable) -> str:
 
 def facts(audit: Audit) -> list[tuple[str, str]]:
     """Return what was audited."""
+    categories = [("Categories", f"{len(audit.categories):,}")] if audit.categories else []
     return [
         ("People", people_text(audit.n_people)),
         ("Held out of the tables", people_text(audit.n_held_out)),
         ("Features", f"{len(audit.feature_names):,}"),
+        *categories,
         ("Planned tables", f"{len(audit.tables):,}"),
         ("Largest gain", number(audit.gain, _GAIN)),
-        ("Errors", "squared, of the log" if audit.log else "squared"),
+        ("Measured by", error_text(audit)),
     ]

@@ -10,6 +10,7 @@ from unbin.disclosure.results import Audit
 from unbin.disclosure.text import (
     TOGETHER,
     UNSURE,
+    error_text,
     recommendation,
     together_rows,
     together_sentences,
@@ -41,6 +42,15 @@ def render_audit(
     inputs : mapping of str to str
         Names of the input files and their hashes.
     created : datetime or str, optional
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(1000, 2, 20)
+    >>> audit = unbin.audit(people.X, people.y, {"county": people.blocks}, bins=[3], random_state=0,
+    ...                     attacks=("likelihood",), families=("gaussian",), n_permutations=19)
+    >>> page = unbin.report.render_audit(audit, title="Incomes by county, before publication")
+    >>> unbin.report.write_report("audit.html", page)
     """
     check_kind("audit", audit, Audit, instead="what unbin.audit returned")
     check_pictures("report")
@@ -69,7 +79,8 @@ def render_audit(
         min_utility=f"{audit.min_utility:g}",
         features=audit.feature_names,
         n_permutations=f"{audit.n_permutations:,}",
-        log=audit.log,
+        error=error_text(audit),
+        categories=audit.categories,
         command=command,
         inputs=check_texts("inputs", inputs),
         versions=versions(),

@@ -29,8 +29,9 @@ class AuditPictures:
 
 def draw_audit(audit: Audit) -> AuditPictures:
     """Draw both; call it under the settings of :mod:`unbin.results.report.svg`."""
+    gains, by = (_gains_by_table, "") if audit.categories else (_gains, ", by bins")
     return AuditPictures(
-        inline_svg(_gains(audit), name="gains", title="Gain about people in the table, by bins"),
+        inline_svg(gains(audit), name="gains", title=f"Gain about people in the table{by}"),
         inline_svg(_trade(audit), name="trade", title="Utility against gain"),
     )
 
@@ -71,6 +72,21 @@ def _gains(audit: Audit) -> Axes:
     return ax
 
 
+def _gains_by_table(audit: Audit) -> Axes:
+    lines = _lines(audit)
+    ax = _axes(1.2 + 0.5 * len(lines))
+    for k, (_, (table,), colour, marker, _) in enumerate(lines):
+        gain = table.in_table.gain
+        reach = [[max(gain.value - gain.low, 0)], [max(gain.high - gain.value, 0)]]
+        ax.errorbar([gain.value], [k], xerr=reach, color=colour, marker=marker, markersize=5,
+                    linewidth=1.4)  # fmt: skip
+    ax.set_yticks(range(len(lines)), [name for name, *_ in lines], parse_math=False)
+    ax.set_ylim(len(lines) - 0.5, -0.5)
+    ax.set_xlabel("gain, people in the table")
+    ax.set_xlim(0, 1.02)
+    return ax
+
+
 def _trade(audit: Audit) -> Axes:
     ax = _axes(3.4)
     for name, tables, colour, marker, style in _lines(audit):
@@ -78,7 +94,7 @@ def _trade(audit: Audit) -> Axes:
         utility = [table.utility.value for table in tables]
         ax.plot(gain, utility, color=colour, marker=marker, linestyle=style, markersize=5,
                 linewidth=1.2, label=name)  # fmt: skip
-    for (gain_at, utility_at), bins in _places(audit).items():
+    for (gain_at, utility_at), bins in _places(audit).items() if not audit.categories else ():
         ax.annotate(", ".join(map(str, bins)), (gain_at, utility_at), fontsize=8,
                     textcoords="offset points", xytext=(6, 4))  # fmt: skip
     ax.axhline(audit.min_utility, color=plots.GREY, linewidth=0.8, linestyle=":")

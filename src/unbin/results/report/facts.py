@@ -32,7 +32,8 @@ _RATIOS = {
 _MOST_RATIO = 1e6
 """Ratios from this on are not written."""
 _RATIO_DECIMALS = 3
-_SAID = {NONE: "none", IMPRECISE: "vague", NOT_ESTIMABLE: "doubt"}
+SAID = {NONE: "none", IMPRECISE: "vague", NOT_ESTIMABLE: "doubt"}
+"""Colours of verdicts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +99,15 @@ def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
         found.append(("Outcome known", people(model.n_observed_, smallest)))
     if model.method_ != "observed":
         found.append(("Blocks", f"{model.n_blocks_:,}"))
-    found.append(("Ridge (alpha)", _ridge(model.alpha_)))
+    found.append(("Ridge (alpha)", ridge(model.alpha_)))
     found.append(("Dispersion", significant(model.dispersion_)))
     if model.method_ == "likelihood":
         found.append(("Block effects (sd)", significant(model.block_sd_)))
     return found
 
 
-def _ridge(alpha: float) -> str:
+def ridge(alpha: float) -> str:
+    """Return the size of a ridge."""
     return "none" if alpha == 0 else "infinite" if np.isinf(alpha) else significant(alpha)
 
 
@@ -197,7 +199,7 @@ def coefficient_rows(
         interval(column(low, digits), column(high, digits)),
         map(p_value, table.p),
         verdicts,
-        [_SAID.get(verdict, "") for verdict in verdicts],
+        [SAID.get(verdict, "") for verdict in verdicts],
         _ratios(table, first),
         map(share_text, held),
         map(share_text, shaped),
@@ -265,7 +267,7 @@ def score_rows(selection: Selection | None) -> list[ScoreRow]:
     return [
         ScoreRow(
             selection.family[k],
-            _ridge(selection.alpha[k]),
+            ridge(selection.alpha[k]),
             "yes" if selection.contextual[k] else "no",
             number(selection.score[k], 4),
             _behind(best - selection.score[k], selection.error[k]),

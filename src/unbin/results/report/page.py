@@ -9,6 +9,7 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
@@ -18,8 +19,10 @@ import unbin
 from unbin._checks import check_kind, check_package, check_path, check_texts
 from unbin._io import write_texts
 from unbin._typing import ArrayLike
+from unbin.classifier import AggregatedClassifier
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
+from unbin.likelihood.diagnostics import Diagnostics
 from unbin.likelihood.published import smallest_shown
 from unbin.likelihood.verdicts import IMPRECISE
 from unbin.people.encoding import Encoding
@@ -34,14 +37,14 @@ from unbin.results.report.facts import (
 )
 from unbin.results.tables import statistics_of
 
-_LEVEL = 0.95
+LEVEL = 0.95
 _ELSEWHERE = ("Status: ", "Table ", "Most information: ", "Information from the shape ")
 """How the notes of a summary begin that have a section of their own."""
 NO_INPUTS: Mapping[str, str] = MappingProxyType({})
 
 
 def render_report(
-    model: AggregatedGLM,
+    model: AggregatedGLM | AggregatedClassifier,
     *,
     title: str,
     oracle: AggregatedGLM | ArrayLike | None = None,
@@ -56,14 +59,16 @@ def render_report(
     Blocks with counts under 11 people are not drawn unless the table is public, and imputed targets
     are never in it. Where any of several tables has such counts only the first is drawn, or those
     that are public: sums of another would reveal what is masked. The same fit gives the same page.
+    Cells of single blocks, which a classifier estimates, are shown of public tables only.
 
     Parameters
     ----------
-    model : AggregatedGLM
+    model : AggregatedGLM or AggregatedClassifier
         Fitted to one target, by any method.
     title : str
     oracle : AggregatedGLM or (d,), optional
-        The same model fitted to individual targets, or its coefficients, to compare with.
+        The same model fitted to individual targets, or its coefficients, to compare with; not of
+        categories.
     command : str
         What was run, to be quoted.
     inputs : mapping of str to str
@@ -76,7 +81,28 @@ def render_report(
     encoding : Encoding, optional
         What the formula became, for reference levels and curves; that of the model where it was
         fitted by a formula.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> people = unbin.datasets.simulate(2000, 2, 40)
+    >>> release = unbin.aggregate(people.y, people.blocks, bins=5)
+    >>> model = unbin.AggregatedGLM().fit(people.X, release.align(people.blocks))
+    >>> page = unbin.report.render_report(model, title="Income by county")
+    >>> unbin.report.write_report("report.html", page)
     """
+    odds: list[tuple[str, str]] = []
+    if isinstance(model, AggregatedClassifier):
+        check_is_fitted(model)
+        encoding = getattr(model, "encoding_", None) if encoding is None else encoding
+        if model._binary is None:
+            from unbin.results.report.category_page import render_categories
+
+            _refuse_oracle(oracle)
+            return render_categories(
+                model, title=title, command=command, inputs=inputs, created=created, public=public
+            )
+        odds, model = [("Odds of", model._odds())], model._binary
     check_kind("model", model, AggregatedGLM, instead="a fitted model")
     check_is_fitted(model)
     check_pictures("report")
@@ -98,18 +124,18 @@ def render_report(
     return template("page.html.j2").render(
         title=title,
         method=model.method_,
-        verdict=_verdict(model),
+        verdict=verdict_of(model.diagnostics_),
         observed=_observed(model, smallest),
         less_known=model._fits[0].less_known,
         words=_words(model),
         status=model.status_.value,
-        facts=facts(model, smallest),
+        facts=[*odds, *facts(model, smallest)],
         pictures=pictures,
         tables=table_rows(model, smallest),
         told=told_by_table(model),
         smallest=smallest,
-        level=f"{100 * _LEVEL:g} %",
-        coefficients=coefficient_rows(model, oracle, _LEVEL, encoding),
+        level=f"{100 * LEVEL:g} %",
+        coefficients=coefficient_rows(model, oracle, LEVEL, encoding),
         ratio=ratio_name(model),
         intercept=bool(model.fit_intercept),
         has_oracle=oracle is not None,
@@ -122,8 +148,21 @@ def render_report(
     )
 
 
+def _refuse_oracle(oracle: Any) -> None:
+    if oracle is not None:
+        raise ParameterError(
+            "oracle: is compared with a model of numbers, got a classifier; leave it out"
+        )
+
+
 def write_report(path: str | Path, html: str) -> None:
-    """Write a page in one go: whoever looks sees the old page or the new one, never half of it."""
+    """Write a page in one go: whoever looks sees the old page or the new one, never half of it.
+
+    Examples
+    --------
+    >>> import unbin
+    >>> unbin.report.write_report("page.html", "<p>A page.</p>")
+    """
     text = check_kind("html", html, str, instead="the page that render_report returned")
     write_texts({check_path("path", path): text}, errors="replace")
 
@@ -139,9 +178,8 @@ def _observed(model: AggregatedGLM, smallest: int) -> str:
     return f"{people(n, smallest)} people" if n else ""
 
 
-def _verdict(model: AggregatedGLM) -> tuple[str, str, str]:
+def verdict_of(found: Diagnostics) -> tuple[str, str, str]:
     """Return the colour of the verdict, its first words and the rest of it."""
-    found = model.diagnostics_
     head, _, rest = found.reason.partition(": ")
     if not rest:
         head, rest = "", head

@@ -17,6 +17,7 @@ import numpy as np
 from unbin._frames import is_dask
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import EngineError
+from unbin.rows.columns import ColumnSums
 from unbin.rows.contextual import Context, context_columns
 from unbin.rows.design import Design, alone
 from unbin.rows.parts import LocalParts, Parts
@@ -162,8 +163,10 @@ class Engine:
         """
         raise NotImplementedError
 
-    def rows(self, X: Any, blocks: Blocks, offset: Any) -> Everybody:
-        """Return people whose features are in memory."""
+    def rows(
+        self, X: Any, blocks: Blocks, offset: Any, sums: ColumnSums | None = None
+    ) -> Everybody:
+        """Return people whose features are in memory; ``sums``: of their columns, if known."""
         raise NotImplementedError
 
     @contextmanager

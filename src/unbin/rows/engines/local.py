@@ -10,6 +10,7 @@ import numpy as np
 from unbin._frames import is_wide
 from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError
+from unbin.rows.columns import ColumnSums
 from unbin.rows.contextual import Context, block_context, context_columns
 from unbin.rows.design import Design, alone, lay_out
 from unbin.rows.engines import Blocks, Engine, Layout
@@ -22,18 +23,19 @@ class LocalEngine(Engine):
     name: ClassVar[str] = "local"
     takes_observed: ClassVar[bool] = True
 
-    def rows(self, X: Any, blocks: Blocks, offset: Any) -> InMemory:
-        return InMemory(X, blocks, offset, self.options.n_threads)
+    def rows(self, X: Any, blocks: Blocks, offset: Any, sums: ColumnSums | None = None) -> InMemory:
+        return InMemory(X, blocks, offset, self.options.n_threads, sums)
 
 
 @dataclass(frozen=True, slots=True)
 class InMemory:
-    """Features of people in an array or a tabmat matrix."""
+    """Features of people in an array or a tabmat matrix; ``sums`` are those of its columns."""
 
     X: Any
     blocks: Blocks
     offset: FloatArray | None
     n_threads: int
+    sums: ColumnSums | None = None
 
     @property
     def n_features(self) -> int:
@@ -64,6 +66,7 @@ class InMemory:
         if not is_wide(X):
             several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
             several["hashed"] = self.X  # what keys keep alive: not the copy with the context
+            several["sums"] = self.sums if context is None else None
             if self.blocks.known is not None:
                 everybody = self.blocks.everybody
                 several["everybody"] = np.ones(len(X)) if everybody is None else everybody

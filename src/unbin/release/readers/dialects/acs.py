@@ -12,15 +12,18 @@
 - Subject tables like S1901 hold a number of households, families, … (``S1901_C01_001E``,
   ``S1901_C02_001E``) and the percentages of them in each bin, rounded to 0.1.
 
-The same bin under several headings (men, women) is one bin. With ``moe=True`` margins of error
-become standard errors of the counts: the margin over 1.645, added over headings as a root of the
-sum of squares (US Census Bureau, Understanding and Using ACS Data, 2020, chapters 7 and 8).
+The same bin under several headings (men, women) is one bin. Of a detailed table
+``category="headings"`` reads the lines just below the total as categories (men and women of B01001,
+owners and renters of B25003), ``category="labels"`` the lines without parts (occupations of
+C24010). With ``moe=True`` margins of error become standard errors of the counts: the margin over
+1.645, added over headings as a root of the sum of squares (US Census Bureau, Understanding and
+Using ACS Data, 2020, chapters 7 and 8).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,6 +35,7 @@ from unbin.release.readers.dialects import census
 from unbin.release.readers.dialects.census import Path, Variable
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import edges_of
+from unbin.release.readers.nominal import named_bins
 from unbin.release.readers.numbers import parse_number, plain
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, read_error, shown
@@ -41,6 +45,8 @@ from unbin.release.words import plural
 _NO_ANNOTATION = ("", "null", "**", "***", "*****")
 _LONG = {"GEOID", "variable", "estimate"}
 _TENTHS = "nearest-0.1%"
+_LINES = ("headings", "labels")
+"""Lines of a table that may be categories: those just below the total, or those without parts."""
 _MADE = "geography"
 """The column of ids that are made of others."""
 
@@ -62,9 +68,17 @@ def table_name(sheet: Sheet) -> str:
 
 def read(sheet: Sheet, options: Options) -> Release:
     """Read a detailed or a subject table, wide or long."""
+    if options.category not in (None, *_LINES):
+        raise read_error(
+            sheet.file,
+            f"category: says which lines are categories, 'headings' or 'labels', got "
+            f"{shown(str(options.category))}; say one of them",
+        )
     is_long = set(sheet.header) >= _LONG
     found = _long(sheet, options) if is_long else _wide(sheet, options)
     table, n = found.table, _people(found.counts)
+    if options.category is not None:
+        return _categories(found, n, options)
     bins = {key: item for key, item in found.counts.items() if isinstance(key[1], Label)}
     labels = [label for _, label in bins if isinstance(label, Label)]
     edges = edges_of(table, labels, "label", options.closed)
@@ -85,6 +99,27 @@ def read(sheet: Sheet, options: Options) -> Release:
     )
 
 
+def _categories(found: _Found, n: dict[str, int], options: Options) -> Release:
+    """Return the release of lines that are categories."""
+    lines = {key: item for key, item in found.counts.items() if isinstance(key[1], _Category)}
+    names = [line.name for _, line in lines if isinstance(line, _Category)]
+    ids, cells = [block for block, _ in lines], [item.cell for item in lines.values()]
+    bins = replace(
+        named_bins(found.table, options, ids, names, cells, n=n),
+        row=[item.row for item in lines.values()],
+        se=[item.error for item in lines.values()] if options.moe else None,
+    )
+    source = f"{found.source}, categories are {options.category}"
+    return build_histogram(found.table, bins, source=source, totals=options.totals)
+
+
+@dataclass(frozen=True, slots=True)
+class _Category:
+    """A line that is a category."""
+
+    name: str
+
+
 @dataclass(frozen=True, slots=True)
 class _Count:
     """A count, the row of the file it is in, and its standard error."""
@@ -99,8 +134,8 @@ class _Count:
         return _Count(cell, other.row, math.hypot(self.error, other.error))
 
 
-Role = Label | str
-"""What a line counts: a bin, everybody ("total") or people without a value ("unknown")."""
+Role = Label | _Category | str
+"""What a line counts: a bin, a category, everybody ("total") or those without one ("unknown")."""
 Counts = dict[tuple[str, Role], _Count]
 """Counts by block and by what they count."""
 
@@ -162,7 +197,7 @@ def _wide(sheet: Sheet, options: Options) -> _Found:
     table, block, ids = _placed(table, options, usual)
     _refuse_twice(table, ids)
     where = " + ".join(map(shown, usual)) if block == _MADE else shown(block)
-    labels = _Labels(paths, sheet.rows[1] if first == 2 else None)
+    labels = _Labels(paths, sheet.rows[1] if first == 2 else None, options.category)
     if any(variable.column for variable in variables):
         return _subject(table, ids, variables, labels, options, where)
     return _detailed(table, ids, variables, labels, options, where)
@@ -170,10 +205,11 @@ def _wide(sheet: Sheet, options: Options) -> _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Labels:
-    """The labels of variables, and the row of the file they are in."""
+    """The labels of variables, the row of the file they are in, and which are categories."""
 
     paths: dict[str, Path]
     row: int | None
+    category: str | None = None
 
     def roles(self, table: Table, names: list[str]) -> dict[str, Role]:
         """Return what each variable counts; headings that have parts are left out."""
@@ -189,12 +225,15 @@ class _Labels:
                 )
             if len(path) == 1 and is_total(path[0]):
                 result[name] = "total"
+            elif self.category is not None:
+                if len(path) == 2 if self.category == "headings" else path not in parents:
+                    result[name] = _Category(path[-1])
             elif path not in parents:
                 try:
                     result[name] = "unknown" if is_unknown(path[-1]) else parse_label(path[-1])
                 except ReleaseError as error:
                     raise table.error(str(error), row=self.row, column=name) from None
-        if not any(isinstance(role, Label) for role in result.values()):
+        if not any(isinstance(role, Label | _Category) for role in result.values()):
             raise table.error("must hold bins, got no label below the total; choose another table")
         return result
 
@@ -277,7 +316,7 @@ def _note_labels(table: Table, roles: dict[str, Role], paths: dict[str, Path]) -
         table = table.noting(f"people without a value left out: {listed(list(lost))}")
     headings: dict[Role, list[str]] = {}
     for name, role in roles.items():
-        if isinstance(role, Label):
+        if isinstance(role, Label | _Category):
             headings.setdefault(role, []).append(" ".join(paths[name][1:-1]))
     several = dict.fromkeys(text for texts in headings.values() if len(texts) > 1 for text in texts)
     if several:
@@ -322,6 +361,11 @@ def _subject(
     where: str,
 ) -> _Found:
     """Read a number of households and the percentages of them in each bin."""
+    if options.category is not None:
+        raise table.error(
+            f"category: is read of detailed tables, got the subject table {variables[0].table}; "
+            "use the detailed table of the same counts"
+        )
     scheme = find_scheme(options.suppression, None, "acs")
     rounding = _of_percentages(options.rounding)
     table, name, variables = _population(table, variables, labels.paths, options.label)
@@ -421,7 +465,7 @@ def _long(sheet: Sheet, options: Options) -> _Found:
     scheme = options.scheme("acs")
     estimate = table.require(options.count or "estimate", role="count")
     label = table.require(options.label, role="label") if options.label else table.find("label")
-    table, roles = _long_roles(table, label)
+    table, roles = _long_roles(table, label, options.category)
     cells = table.parse(estimate, lambda text: parse_cell(text, scheme))
     errors = [math.nan] * len(table)
     if options.moe:
@@ -451,13 +495,15 @@ def _long(sheet: Sheet, options: Options) -> _Found:
     return _Found(table, counts, f"acs, block {shown(block)}")
 
 
-def _long_roles(table: Table, label: str | None) -> tuple[Table, dict[str, Role]]:
+def _long_roles(
+    table: Table, label: str | None, category: str | None
+) -> tuple[Table, dict[str, Role]]:
     """Return what each variable counts, from its label, its name, or what is known of B19001."""
     names = table.column("variable")
     if label:
         texts = dict(zip(names, table.column(label), strict=True))
         paths = {name: census.label_path(text) for name, text in texts.items()}
-        roles = _Labels(paths, table.rows[0]).roles(table, list(paths))
+        roles = _Labels(paths, table.rows[0], category).roles(table, list(paths))
         return _note_labels(table, roles, paths), roles
     first = dict(zip(names[::-1], table.rows[::-1], strict=True))
     roles = {}
@@ -468,6 +514,8 @@ def _long_roles(table: Table, label: str | None) -> tuple[Table, dict[str, Role]
         try:
             if is_total(text):
                 roles[name] = "total"
+            elif category is not None:
+                roles[name] = _Category(text)
             else:
                 roles[name] = "unknown" if is_unknown(text) else parse_label(text)
         except ReleaseError as error:

@@ -1,6 +1,7 @@
 """Tables of no agency, under any names: columns are told by what is in them.
 
 - one row per block and bin, ``Commune code, Household expenditure, Households``;
+- one row per block and category, where ``category=`` names its column;
 - one column per bin, ``ward, 0-4, 5-9, 10+``, perhaps with a total;
 - one column per quantile, ``area, p10, median, p90``, or ``area, mean, sd, n``.
 
@@ -33,6 +34,7 @@ from unbin.release.readers.dialects.headings import is_mean, is_people, is_sprea
 from unbin.release.readers.dimensions import explained
 from unbin.release.readers.labels import Label, is_total, is_unknown, parse_label
 from unbin.release.readers.long import Columns, edges_of, read_labelled
+from unbin.release.readers.nominal import check_names, read_named
 from unbin.release.readers.numbers import parse_number, parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, read_error, shown
@@ -62,7 +64,13 @@ def read(sheet: Sheet, options: Options) -> Release:
     kind = _kind(table, options)
     if kind is None:
         raise explain(sheet)
-    readers = {"long": _long, "wide": _wide, "quantiles": _quantiles, "means": _means}
+    readers = {
+        "long": _long,
+        "categories": _categories,
+        "wide": _wide,
+        "quantiles": _quantiles,
+        "means": _means,
+    }
     return readers[kind](table, options)
 
 
@@ -106,6 +114,8 @@ def explain(sheet: Sheet) -> ReadError:
 
 def _kind(table: Table, options: Options) -> str | None:
     """Return how the table is laid out, from its header and then from its cells."""
+    if options.category is not None:
+        return "categories"
     if options.label is not None and options.label.casefold() not in _statistics(table):
         return "long"
     if _bins(table):
@@ -208,6 +218,29 @@ def _long(table: Table, options: Options) -> Release:
     columns = Columns((block,), (label,), (count,))
     words = f"plain table, bins {shown(label)}, counts {shown(count)}"
     return read_labelled(table, options, columns, options.scheme("none"), dialect=words)
+
+
+def _categories(table: Table, options: Options) -> Release:
+    category = table.require(str(options.category), role="category")
+    texts = check_names(table, category)
+    count = None if options.count is None else table.require(options.count, role="count")
+    table, block = _block(table, options, texts, [category, count])
+    ids = table.column(block)
+    if count is None:
+        count = _count(table, ids, [block, category])
+    scheme = options.scheme("none")
+    cells = table.parse(count, lambda text: parse_cell(text, scheme))
+    people = next((n for n in table.header if _is_total_name(n) and n != count), None)
+    n: dict[str, int] = {}
+    if people is not None and _is_constant(ids, table.column(people)):
+        n = dict(zip(ids, table.parse(people, parse_whole), strict=True))
+    words = [f"plain table, counts {shown(count)}", f"block {shown(block)}"]
+    words += [f"people {shown(str(people))}"] if n else []
+    table = _beside(table, [block, category, count, *([people] if n else [])])
+    return read_named(
+        table, options, block, category, cells,
+        source=", ".join(words), n=n, taken=[count, people],
+    )  # fmt: skip
 
 
 def _label(table: Table, options: Options) -> str:

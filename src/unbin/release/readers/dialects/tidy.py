@@ -4,6 +4,9 @@
   ``count_high`` for suppressed cells, ``n``, or ``percent`` with ``n``; ``closed`` says which
   edges belong to a bin, if it is not the upper one);
 - histogram in words: ``block, label, count``;
+- categories: ``block, category, count``, with the further columns of a histogram but edges; names
+  that are bins in words are bins, unless a column ``category_code`` gives their order; ``absent``
+  says "structural" where a category that a block does not list is not offered there;
 - quantiles: ``block, quantile, value, n`` (or ``rank``);
 - means: ``block, mean, n`` (or ``total``);
 - values: ``block, value``, one row per person.
@@ -29,7 +32,9 @@ from unbin.release.readers.build import (
 from unbin.release.readers.cells import Cell, Scheme, parse_cell
 from unbin.release.readers.dialects.headings import is_spread
 from unbin.release.readers.dimensions import is_number, mixture_error, refuse_mixtures
+from unbin.release.readers.labels import is_total, is_unknown
 from unbin.release.readers.long import Columns, read_labelled
+from unbin.release.readers.nominal import check_names, read_named
 from unbin.release.readers.numbers import parse_edge, parse_number, parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown
@@ -42,6 +47,8 @@ _ROLES = {
     "lower", "upper", "count", "count_low", "count_high", "percent", "quantile", "rank", "value",
     "mean", "total", "n", "closed", *_LABELS,
 }  # fmt: skip
+_CATEGORIES = {"category", "category_code", "absent"}
+"""Columns that have a role in a table of categories only."""
 _EVERYBODY = "all"
 
 
@@ -55,9 +62,22 @@ def recognises(sheet: Sheet) -> bool:
     others = {name for name in names - _ROLES - {"block"} if not is_spread(name)}
     if kind is None or as_labels(sheet.header):
         return False
+    if kind == "categories":
+        known = others <= _CATEGORIES or ("block" not in names and len(others - _CATEGORIES) == 1)
+        return known and not _are_bins(sheet, names)
     if kind == "values":
         return len(names - {"value"}) <= 1
     return kind != "means" or len(others) <= ("block" not in names)
+
+
+def _are_bins(sheet: Sheet, names: set[str]) -> bool:
+    """Tell whether the categories of a sheet are bins in words."""
+    if "category_code" in names:
+        return False
+    k = [name.casefold() for name in sheet.header].index("category")
+    texts = {record[k] for record in sheet.cells[1:] if k < len(record)}
+    others = {text for text in texts if not (is_total(text) or is_unknown(text))}
+    return bool(others) and len(as_labels(sorted(others))) == len(others)
 
 
 def _kind(names: set[str]) -> str | None:
@@ -65,6 +85,8 @@ def _kind(names: set[str]) -> str | None:
     kinds = []
     if names & {"lower", "upper"} or (names & set(_LABELS) and names & {"count", "percent"}):
         kinds.append("histogram" if names & {"lower", "upper"} else "labels")
+    elif "category" in names and names & {"count", "percent", "count_low"}:
+        kinds.append("categories")
     if names & {"quantile", "rank"}:
         kinds.append("quantiles")
     elif "value" in names:
@@ -83,47 +105,52 @@ def read(sheet: Sheet, options: Options) -> Release:
         if named is not None:
             table.require(named, role=role)
             names.add(role)
-    kind = _kind(names)
+    kind = "categories" if options.category is not None else _kind(names)
     if kind is None:
         raise table.error(
             "must have the columns of one kind of table (block, lower, upper, count; or block, "
-            "label, count; or block, quantile, value; or block, value; or block, mean), got "
+            "label, count; or block, category, count; or block, quantile, value; or block, value; "
+            "or block, mean), got "
             f"{listed(table.header)}; rename them, or say dialect=..."
         )
     reader = {
         "histogram": _histogram,
         "labels": _labels,
+        "categories": _categories,
         "quantiles": _quantiles,
         "values": _values,
         "means": _means,
     }[kind]
-    return reader(_note_unread(table, options), options)
+    roles = _ROLES | _CATEGORIES if kind == "categories" else _ROLES
+    return reader(_note_unread(table, options, roles), options)
 
 
-def _note_unread(table: Table, options: Options) -> Table:
+def _note_unread(table: Table, options: Options, roles: set[str]) -> Table:
     """Say which columns have no role."""
-    block = _block(table, options)
+    block = _block(table, options, roles)
     crossed = block.split(", ") if block else []  # several columns, whose cells are the blocks
-    read = {options.count, options.label, *(options.where or {}), block, *crossed}
-    taken = {*_ROLES, *(str(name).casefold() for name in read if name)}
+    named = (options.count, options.label, options.category)
+    read = {*named, *(options.where or {}), block, *crossed}
+    taken = {*roles, *(str(name).casefold() for name in read if name)}
     unread = [name for name in table.header if name.casefold() not in taken]
     if not unread:
         return table
     return table.noting(f"columns not read: {listed(unread)}")
 
 
-def _block(table: Table, options: Options) -> str | None:
+def _block(table: Table, options: Options, roles: set[str] = _ROLES) -> str | None:
     """Return the block column: the one named, ``block``, or the only one with another name."""
     if options.block is not None:
         return table.require(options.block, role="block")
     found = table.find("block")
     if found:
         return found
-    taken = {name for name in (options.count, options.label) if name is not None}
+    named = (options.count, options.label, options.category)
+    taken = {name for name in named if name is not None}
     others = [
         name
         for name in table.header
-        if name and name.casefold() not in _ROLES and name not in taken and not is_spread(name)
+        if name and name.casefold() not in roles and name not in taken and not is_spread(name)
     ]
     if len(others) > 1:
         raise table.error(
@@ -171,6 +198,72 @@ def _histogram(table: Table, options: Options) -> Release:
     rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
     source = _source("histogram", block, *_people_words(table), *rounded)
     return build_histogram(table, bins, source=source, totals=options.totals)
+
+
+def _categories(table: Table, options: Options) -> Release:
+    roles = _ROLES | _CATEGORIES
+    block = _block(table, options, roles)
+    category = table.require(options.category or "category", role="category")
+    names, absent = _order(table, category), _absent(table)
+    ids = _ids(table, block)
+    percent = table.find("percent") if options.count is None else None
+    if percent and not table.find("count"):
+        columns: dict[str, Any] = {"block": ids, "category": check_names(table, category)}
+        columns["percent"] = table.parse(percent, lambda text: parse_number(text.rstrip("% ")))
+        columns["n"] = table.parse(table.require("n", role="n"), parse_whole)
+        keywords: dict[str, Any] = {"percent": "percent", "n": "n", "rest": options.rest}
+        keywords |= {"absent": options.absent or absent, "categories": names}
+        if options.rounding not in (None, "none"):
+            keywords["rounding"] = options.rounding
+        source = _source("categories by percentages", block)
+        return build(table, "from_categories", columns, table.rows, source=source, **keywords)
+    if block is None:
+        block = "block"
+        table = table.with_column(block, ids)
+    scheme = options.scheme("none")
+    rounded = [f"rounded ({scheme.rounding})"] if scheme.rounding else []
+    return read_named(
+        table,
+        options,
+        block,
+        category,
+        _cells(table, options, scheme),
+        source=_source("categories", block, *_people_words(table), *rounded),
+        n=_n(table, ids),
+        taken=[name for name in table.header if name.casefold() in roles],
+        names=names,
+        absent=absent,
+    )
+
+
+def _order(table: Table, category: str) -> list[str] | None:
+    """Return the categories in the order of column ``category_code``, if there is one."""
+    name = table.find("category_code")
+    if not name:
+        return None
+    pairs = set(zip(table.parse(name, parse_whole), table.column(category), strict=True))
+    names = [text for _, text in sorted(pairs)]
+    codes = {code for code, _ in pairs}
+    if len(set(names)) < len(names) or len(codes) < len(pairs):
+        raise table.error(
+            f"every category must have one code, got {len(codes):,} codes of "
+            f"{len(set(names)):,} categories; correct them, or remove the column",
+            column=name,
+        )
+    return names
+
+
+def _absent(table: Table) -> str:
+    """Return what a missing row says: column ``absent``, else that nobody is there."""
+    name = table.find("absent")
+    said = dict.fromkeys(table.column(name)) if name else {"zero": None}
+    if len(said) > 1 or not said.keys() <= {"zero", "structural"}:
+        raise table.error(
+            f"must be 'zero' or 'structural' for the whole table, got {listed(list(said))}; "
+            "correct it",
+            column=name,
+        )
+    return next(iter(said))
 
 
 def _closed(table: Table) -> str:

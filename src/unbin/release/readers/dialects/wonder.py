@@ -2,14 +2,16 @@
 
 ``Suppressed`` means 0 to 9, and so does a row that the query hides. With a column of age groups the
 table is a histogram of the ages of those counted; without one it says how many of a population
-were counted: targets 0 and 1.
+were counted: targets 0 and 1. A column that ``category=`` names (causes of death, sexes) is the
+outcome of those counted, and with ``rest=`` the others of the population are a category too.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from unbin.exceptions import BinError
 from unbin.release.readers.bounds import bound_by_totals
@@ -20,12 +22,14 @@ from unbin.release.readers.dimensions import explained, is_number, mixture_error
 from unbin.release.readers.files import MAX_CELLS
 from unbin.release.readers.labels import Label, is_unknown, parse_label
 from unbin.release.readers.long import edges_of, pick, share_bins
+from unbin.release.readers.nominal import check_names, named_bins
 from unbin.release.readers.numbers import parse_whole
 from unbin.release.readers.options import Options
 from unbin.release.readers.sheets import Sheet, Table, listed, shown, texts_of
 from unbin.release.release import Release
 from unbin.release.words import plural
 
+T = TypeVar("T")
 COUNTS = ("Deaths", "Births", "Fetal Deaths", "Cases", "Count")
 _PLACES = tuple(
     re.compile(rf"\b(?:{words})\b", re.I)
@@ -47,7 +51,7 @@ class _Roles:
     ----------
     block : str
     label : str or None
-        The bins; None for a table of how many of a population were counted.
+        The bins or categories; None for a table of how many of a population were counted.
     count : str
     groups : list of str
         All columns that the query grouped by, codes of others left out.
@@ -84,6 +88,8 @@ def read(sheet: Sheet, options: Options) -> Release:
     totals = table.take(is_total)
     if roles.label is None:
         return _events(data, totals, roles, options, query)
+    if options.category is not None:
+        return _categories(data, totals, roles, options, query)
     return _histogram(data, totals, roles, options, query)
 
 
@@ -123,7 +129,9 @@ def _without_code(name: str | None) -> str:
 
 
 def _find_label(table: Table, options: Options, groups: list[str]) -> str | None:
-    """Return the column of bins: the one asked for, or the only one of age groups."""
+    """Return the column of bins or categories: the one asked for, or the only one of ages."""
+    if options.category is not None:
+        return table.require(options.category, role="category")
     if options.label is not None:
         label = table.require(options.label, role="label")
         words = _without_code(label)
@@ -217,6 +225,54 @@ def _histogram(
     return build_histogram(body, bins, source=source, totals=options.totals)
 
 
+def _categories(
+    data: Table, totals: Table, roles: _Roles, options: Options, query: Query
+) -> Release:
+    """Read how many were counted in each category; rows that are not listed are intervals."""
+    label, count = str(roles.label), roles.count
+    scheme = options.scheme("cdc-wonder")
+    ids, texts = check_ids(data, roles.block), check_names(data, label)
+    cells = data.parse(count, lambda text: parse_cell(text, scheme))
+    _refuse_mixtures(data, roles, ids, texts)
+    names = sorted(set(texts))
+    unlisted = query.unlisted(cells, scheme)
+    missing = _missing(data, ids, texts, names) if unlisted else []
+    if unlisted and missing:
+        data = data.noting(_hidden_note(len(missing), unlisted, count, query))
+    n = _population(data, roles, ids) if options.rest is not None else {}
+    bins = named_bins(
+        data,
+        options,
+        ids + [block for block, _ in missing],
+        texts + [name for _, name in missing],
+        cells + [unlisted for _ in missing if unlisted],
+        n=n,
+        names=names,
+    )
+    first = dict(zip(reversed(ids), reversed(data.rows), strict=True))
+    bins = replace(bins, row=data.rows + [first[block] for block, _ in missing])
+    if options.rest is None:
+        # a category that is hidden everywhere has no name
+        unnamed = {b: Cell(0, None) for b in first} if unlisted and not unlisted.exact else {}
+        data, bins = _bounded(data, bins, totals, roles, scheme, unnamed)
+    elif len(totals):
+        data = data.noting(f"{plural(len(totals), 'row')} of totals left out")
+    source = f"cdc-wonder, block {shown(roles.block)}, categories {shown(label)} of {count}"
+    return build_histogram(data, bins, source=source, totals=options.totals)
+
+
+def _population(table: Table, roles: _Roles, ids: list[str]) -> dict[str, int]:
+    """Return the people of each block, the same for all of its categories."""
+    name = _find_population(table, roles)
+    if not explained(ids, table.column(name)):
+        raise table.error(
+            f"rest: must be one number for all categories of a block, got several; group by "
+            f"{shown(roles.block)} alone, or leave rest out",
+            column=name,
+        )
+    return dict(zip(ids, table.parse(name, parse_whole), strict=True))
+
+
 def _with_months(table: Table, label: str) -> Table:
     """Write months as numbers: "2009/01" and "Jan., 2009" are 1."""
     if _without_code(label) != "Month":
@@ -288,9 +344,7 @@ def _all_groups(
     ), seen
 
 
-def _missing(
-    table: Table, ids: list[str], labels: list[Label], groups: list[Label]
-) -> list[tuple[str, Label]]:
+def _missing(table: Table, ids: list[str], labels: list[T], groups: list[T]) -> list[tuple[str, T]]:
     """Return the cells of blocks and bins that no row lists."""
     blocks = list(dict.fromkeys(ids))
     if len(blocks) * len(groups) > MAX_CELLS:

@@ -11,6 +11,7 @@ from unbin._frames import as_floats, as_text, is_wide
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import AlignmentError, DomainError, EngineError, ParameterError
 from unbin.release.weights import check_people
+from unbin.rows.columns import ColumnSums
 from unbin.rows.engines import Blocks, Engine, Options
 from unbin.rows.engines.local import InMemory
 from unbin.rows.engines.torch.joint import people_by
@@ -61,7 +62,9 @@ class TorchEngine(Engine):
         weighed = replace(found, weights=people, everybody=people)
         return weighed, people_by(found.codes, people, len(found.names))
 
-    def rows(self, X: Any, blocks: Blocks, offset: Any) -> OnDevice | Streamed:
+    def rows(
+        self, X: Any, blocks: Blocks, offset: Any, sums: ColumnSums | None = None
+    ) -> OnDevice | Streamed:
         """Return people on the device, or in parts if they are in an array too large for it."""
         refuse_sample(sampled=blocks.sampled)
         extra, machine = offset_of(offset, len(X), self.machine), self.machine
