@@ -59,7 +59,17 @@ OPTIONS: dict[str, list[Any]] = {
     "block": [None, None, None, "block", "county", "NAME", "GEO_ID"],
     "label": [None, None, None, "label", "NAME", "C02", "H"],
     "count": [None, None, None, "count", "n", "Population", "MARS1"],
-    "where": [None, None, {"currency": "EUR"}, {"block": ["05001"]}, {"O_GROUP": "detailed"}],
+    "category": [None, None, None, None, "category", "party", "candidate", "ICD Chapter", "labels"],
+    "absent": [None, None, None, "zero", "structural"],
+    "rest": [None, None, None, None, "none"],
+    "where": [
+        None,
+        None,
+        {"currency": "EUR"},
+        {"office": "President"},
+        {"block": ["05001"]},
+        {"O_GROUP": "detailed"},
+    ],
     "totals": ["drop", "keep"],
     "moe": [False, True],
     "sheet": [None, None, "Data", "a.csv", "nowhere"],
@@ -119,7 +129,10 @@ def people() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 @cache
 def models() -> list[bytes]:
-    """Return saved models: families, methods, contextual effects, several targets, a formula."""
+    """Return saved models: families, methods, contextual effects, several targets, a formula.
+
+    And classifiers: of groups with cells of blocks, without groups, and of two categories.
+    """
     X, y, blocks = people()
     target = unbin.aggregate(y, blocks, 4).align(blocks)
     counts = unbin.aggregate(np.rint(np.abs(y)), blocks, [-1, 0, 1, np.inf]).align(blocks)
@@ -139,18 +152,34 @@ def models() -> list[bytes]:
         frame = pd.DataFrame({"age": X[:, 0], "sex": np.where(X[:, 1] > 0, "f", "m")})
         encoding, columns = Encoding.build("age + C(sex)", frame)
         coded = glm().fit(columns, target)
+        classifiers = _classifiers(frame, y, blocks)
     texts = [model_text(fit) for fit in fits] + [model_text(coded, encoding=encoding)]
+    texts += [model_text(fit, public=True) for fit in classifiers]
     return [re.sub('"created": "[^"]*"', '"created": ""', text).encode() for text in texts]
+
+
+def _classifiers(frame: pd.DataFrame, y: np.ndarray, blocks: np.ndarray) -> list[Any]:
+    vote = np.array(["a", "b", "c"])[np.digitize(y, [-0.5, 0.5])]
+    three = unbin.aggregate(vote, blocks).align(blocks)
+    two = unbin.aggregate(np.where(y > 0, "a", "b"), blocks).align(blocks)
+    fitted = unbin.AggregatedClassifier
+    return [
+        fitted(random=["sex"], contextual=0.25).fit(frame, three),
+        fitted().fit(frame[["age"]], three),
+        fitted().fit(frame, two),
+    ]
 
 
 def load_model(path: Path, data: bytes, rng: random.Random) -> str:  # noqa: ARG001
     path.write_bytes(data)
     model = read_model(path).model
     json.loads(data, object_pairs_hook=_once)
-    for fit in model._fits:
+    for fit in getattr(model, "_fits", []):
         _check_fit(fit)
     str(model.diagnostics_)
     d = model.n_features_in_
+    if isinstance(model, unbin.AggregatedClassifier):
+        str(model.summary())
     if d <= 10:
         X = pd.DataFrame(np.ones((2, d)), columns=getattr(model, "feature_names_in_", None))
         model.predict(X if hasattr(model, "feature_names_in_") else X.to_numpy())

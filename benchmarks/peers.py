@@ -15,7 +15,7 @@ blocks. Printed for each rival, as means over data sets:
 the features. "Midpoints" gives everybody that mean and fits the GLM to people. Sorted least squares
 (full list of values only) alternates between least squares and sorting the list into the order of
 the predictions, from the slopes of block means. llp-learn (binary targets) and shuffled_stats (full
-list) are skipped with a message where they are not installed; see docs/peers.md.
+list) are skipped with a message where they are not installed; see docs/users_of/peers.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """How much tables disclose, and that the audit says nothing where there is nothing to say.
 
     python experiments/audit.py                        simulated people
-    UNBIN_DATA=folder python experiments/audit.py      and Medicare amounts, and hospital charges
+    UNBIN_DATA=folder python experiments/audit.py      and Medicare amounts, hospital charges and
+                                                       registered voters, who are printed only
 
 Claims: where the features are unrelated to the target within blocks, the gain exceeds its 95 %
 point of chance in 5 % of the audits, whether blocks differ or not, and 0 lies in its interval;
@@ -22,6 +23,7 @@ import common
 import sparcs
 import synpuf
 import unbin
+import votes
 from unbin.datasets import simulate
 
 BINS = (2, 5, 10, 25)
@@ -175,6 +177,17 @@ def charges(folder: str, step: int = 1, **settings) -> unbin.disclosure.Audit:
     return _audit(X, np.exp(y), levels, step, settings)
 
 
+def voters(folder: str, **settings) -> unbin.disclosure.Audit:
+    """Audit the table of parties by precinct; attackers know everybody's race."""
+    names, cells, races = votes.senc(folder)
+    place = np.nonzero(cells)
+    known = zip((names, races, votes.PARTIES), place, strict=True)
+    precinct, race, party = (np.array(what)[k] for what, k in known)
+    X = pd.DataFrame({name: 1.0 * (race == name) for name in races[1:]})
+    settings = {"weights": cells[place], "random_state": 0} | settings
+    return unbin.audit(X, party, {"precinct": precinct}, **settings)
+
+
 def hospitals(folder: str) -> np.ndarray:
     """Return the hospital of each patient."""
     return pd.read_csv(Path(folder) / sparcs.FILE)["Permanent.Facility.Id"].to_numpy()
@@ -209,6 +222,7 @@ def main() -> None:
     folder = common.data_folder()
     if folder is None:
         return
+    print(voters(folder))
     for name, study in (("audit_sparcs", charges), ("audit_synpuf", medicare)):
         found = study(folder)
         print(found)

@@ -21,6 +21,7 @@ import numpy as np
 
 import accuracy
 import audit
+import bags
 import common
 import default_predictions
 import ecological_bias
@@ -52,6 +53,7 @@ import synpuf
 import trust
 import trust_real
 import unbin
+import votes
 import wald_size
 
 STORED = Path(__file__).parent / "results" / "first_runs.csv"
@@ -264,11 +266,31 @@ def _exact_binary() -> list[float]:
     return exact_binary.one_run(exact_binary.CELLS[2], 0).tolist()
 
 
+def _bags() -> list[float]:
+    return [bags.ours((3, 20, 0.3), 0)]
+
+
+def _votes(folder: str) -> list[float]:
+    return [x for row in votes.real(folder) for x in (row["overall"], row["precinct"])]
+
+
+def _votes_coverage(folder: str) -> list[float]:
+    people = votes.senc(folder)[1].sum(axis=2)
+    found = [votes.drawn((people, 0.5, *way), 0) for way in ((0.25, False), ("auto", True))]
+    return [float(x) for run in found for x in (run["held_block"], *run["error"], run["scale"])]
+
+
+def _votes_sparse() -> list[float]:
+    found = [votes.sparse(cell, 0) for cell in ("sparse", "margins", "absent")]
+    return [x for run in found for x in run["error"]]
+
+
 FIRST: dict[str, Callable[[], list[float]]] = {
     "accuracy": _accuracy,
     "audit_chance": _audit_chance,
     "audit_protections": _audit_protections,
     "audit_simulated": _audit_simulated,
+    "bags": _bags,
     "default_predictions": _default_predictions,
     "ecological_bias": _ecological_bias,
     "exact_binary": _exact_binary,
@@ -295,6 +317,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "survey_weights": _survey_weights,
     "trust": _trust,
     "trust_real": _trust_real,
+    "votes_sparse": _votes_sparse,
     "wald_size": _wald_size,
 }
 """By the name of the stored file."""
@@ -306,6 +329,8 @@ FIRST_OF_REAL: dict[str, Callable[[str], list[float]]] = {
     "figure6": _figure6,
     "sparcs": _sparcs,
     "synpuf": _synpuf,
+    "votes": _votes,
+    "votes_coverage": _votes_coverage,
 }
 
 

@@ -3,7 +3,7 @@
     python experiments/published_files.py ../shared/published
 
 Options that a file needs are those which its error offers; they are shown beside it. The table in
-docs/reading.md is what this prints.
+docs/howto/reading.md is what this prints.
 """
 
 from __future__ import annotations

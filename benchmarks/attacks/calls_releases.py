@@ -29,13 +29,21 @@ QUANTILES: dict[str, list[Any]] = {
 VALUES: dict[str, list[Any]] = {"block": ["a", "a", "b"], "value": [1.0, 2.0, 3.0]}
 MEANS: dict[str, list[Any]] = {"block": ["a", "b"], "mean": [1.0, 2.0], "n": [9, 8]}
 CUMULATIVE: dict[str, list[Any]] = {**VALUES, "count": [1, 4, 5]}
+CATEGORIES: dict[str, list[Any]] = {
+    "block": ["a", "a", "b"],
+    "category": ["dem", "rep", "dem"],
+    "count": [3, 4, 2],
+}
 READERS: dict[str, tuple[Any, dict[str, list[Any]], dict[str, Any]]] = {
     "from_histogram": (unbin.Release.from_histogram, HISTOGRAM, {}),
     "from_quantiles": (unbin.Release.from_quantiles, QUANTILES, {"n": "n"}),
     "from_values": (unbin.Release.from_values, VALUES, {}),
     "from_means": (unbin.Release.from_means, MEANS, {"n": "n"}),
     "from_cumulative": (unbin.Release.from_cumulative, CUMULATIVE, {}),
+    "from_categories": (unbin.Release.from_categories, CATEGORIES, {}),
 }
+NAMES = ("block", "category")
+"""Columns of text."""
 Changes = dict[str, tuple[dict[str, Any], dict[str, Any]]]
 """Columns and settings that are not as they should be."""
 
@@ -50,7 +58,7 @@ def columns() -> Iterator[Call]:
         yield accepted(kind, partial(use, table))
         yield from each(kind, "frame", frames, use)
         for name, column in table.items():
-            spoilt = [cell for cell in cells if (name, cell) != ("block", "x")]
+            spoilt = cells[1:] if name in NAMES else cells
             put = lambda v, use=use, table=table, name=name: use({**table, name: v})  # noqa: E731
             first = lambda v, put=put, column=column: put([v, *column[1:]])  # noqa: E731
             yield from each(kind, f"{name} with", spoilt, first)
@@ -176,6 +184,28 @@ def orders() -> Iterator[Call]:
     yield from _changed("from_cumulative", cumulative)
 
 
+def categories() -> Iterator[Call]:
+    n = {"n": [9, 9, 3]}
+    changes: Changes = {
+        "a category twice": ({"category": ["dem", "dem", "dem"]}, {}),
+        "a category of half a name": ({"category": [0.5, 1.5, 2.5]}, {}),
+        "an empty category": ({"category": ["", "rep", "dem"]}, {}),
+        "a negative count": ({"count": [-1, 4, 2]}, {}),
+        "fewer categories": ({}, {"categories": ["dem"]}),
+        "categories twice": ({}, {"categories": ["dem", "rep", "dem"]}),
+        "categories in one text": ({}, {"categories": "dem"}),
+        "no categories": ({}, {"categories": []}),
+        "categories 3": ({}, {"categories": 3}),
+        "absent 3": ({}, {"absent": 3}),
+        "a rest without n": ({}, {"rest": "none"}),
+        "a rest that is there": (n, {"n": "n", "rest": "dem"}),
+        "a rest of noise": (n, {"n": "n", "rest": "none", "noise_sd": 1.0}),
+        "a rest that is too small": ({"n": [5, 5, 3]}, {"n": "n", "rest": "none"}),
+        "n that is not the sum": (n, {"n": "n"}),
+    }
+    yield from _changed("from_categories", changes)
+
+
 def tied() -> Iterator[Call]:
     """Return releases tied to people who are not theirs."""
     s = study()
@@ -226,7 +256,8 @@ def spelt() -> Iterator[Call]:
     others = [None, 3, "x", [], {}, HISTOGRAM, s.target, plain, noisy]
     others += [unbin.Release.from_means(MEANS, n="n")]
     yield from each("Release.combine", "with", others, plain.combine)
-    kinds = {"order statistics": order, "hidden counts": hidden, "means": mean}
+    votes = unbin.Release.from_categories(CATEGORIES)
+    kinds = {"order statistics": order, "hidden counts": hidden, "means": mean, "votes": votes}
     yield from each("to_order_statistics", "of", kinds, lambda r: r.to_order_statistics())
     yield from each("to_cumulative", "of", kinds, lambda r: r.to_cumulative())
     yield from each("to_histogram", "of", kinds, lambda r: r.to_histogram())
@@ -234,7 +265,7 @@ def spelt() -> Iterator[Call]:
 
 def publishing() -> Iterator[Call]:
     s = study()
-    y = vectors_like(s.y) | {"None": None}
+    y = without(vectors_like(s.y), "words") | {"None": None}  # words are categories
     yield from each("aggregate", "y", y, lambda v: unbin.aggregate(v, s.blocks))
     yield from each("aggregate", "blocks", ids_like(s.blocks), lambda v: unbin.aggregate(s.y, v))
     bins: list[Any] = [0, -1, 1.5, "x", None, NAN, [], [1.0], [2.0, 1.0], [0.0, 0.0], [NAN, 1.0]]
@@ -247,4 +278,4 @@ def publishing() -> Iterator[Call]:
     yield from each("aggregate", "bins", {"10**9": 10**9, "10**30": 10**30}, use, few)
 
 
-GROUPS = (columns, histograms, orders, tied, spelt, publishing)
+GROUPS = (columns, histograms, orders, categories, tied, spelt, publishing)
