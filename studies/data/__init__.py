@@ -1,0 +1,1 @@
+"""Studies: one file each, whose STUDY the registry finds."""

