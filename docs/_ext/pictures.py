@@ -1,0 +1,27 @@
+"""Pictures for the gallery: those of unbin are in no pyplot window, where they are looked for."""
+
+from weakref import WeakSet
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from sphinx_gallery.scrapers import figure_rst
+
+SAVED = WeakSet()
+
+
+def scrape(_block, block_vars, gallery_conf):
+    """Save the figures that a block of a script gave a name, or whose axes it did."""
+    paths = []
+    for thing in list(block_vars["example_globals"].values()):
+        figure = thing.figure if isinstance(thing, Axes) else thing
+        if not isinstance(figure, Figure) or figure in SAVED or figure.canvas.manager is not None:
+            continue
+        SAVED.add(figure)
+        path = next(block_vars["image_path_iterator"])
+        figure.savefig(path, dpi=144, bbox_inches="tight")
+        paths.append(path)
+    return figure_rst(paths, gallery_conf["src_dir"])
+
+
+def _get_sg_image_scraper():
+    return scrape
