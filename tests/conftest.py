@@ -13,8 +13,22 @@ import unbin
 from tests.helpers.paths import EXPERIMENTS
 
 if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
-    collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py"]
-    collect_ignore += ["likelihood/test_joint_coverage.py"]
+    collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py", "test_studies.py"]
+    collect_ignore += ["likelihood/test_joint_coverage.py", "docs/test_pages.py"]
+
+SLOW = {
+    "test_browser.py", "test_checkpoint_kills.py", "test_claims.py", "test_coverage.py",
+    "test_dask.py", "test_dask_sources.py", "test_figures.py", "test_joint_coverage.py",
+    "test_joint_fits.py", "test_studies.py",
+}  # fmt: skip
+"""Modules of slow tests, which ``make test`` leaves to ``make test-all``."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.name in SLOW:
+            item.add_marker("slow")
+
 
 # the same examples in every run of CI; a developer's machine keeps exploring
 settings.register_profile("ci", derandomize=True, deadline=None)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import unbin
-from unbin.exceptions import AlignmentWarning, EncodingError, ParameterError
+from tests.helpers.precincts import published, voters
+from unbin.exceptions import AlignmentWarning, CategoryError, EncodingError, ParameterError
 from unbin.fitting.naming import with_names
 from unbin.people.encoding import Encoding
 
@@ -230,3 +231,49 @@ def test_reasons_name_features_and_tables():
     ordinal = fitted(people, tables, "age", family="ordinal").diagnostics_.reasons
     assert ordinal
     assert "family='ordinal'" not in " ".join(ordinal)
+
+
+# -- tables of categories --------------------------------------------------------------------------
+
+
+def test_tables_of_categories_give_the_classifier():
+    """By a formula or by hand the fit is the same, and the levels are those of the formula."""
+    people = voters()
+    table = published(people)
+    model = unbin.glm("C(race, 'white') + age", people, {"precinct": table}, random=["race"])
+    assert isinstance(model, unbin.AggregatedClassifier)
+    assert model.encoding_.formula.text == "C(race, 'white') + age"
+    again = unbin.AggregatedClassifier(random=["race"]).fit(
+        people, {"precinct": table}, features=["race", "age"]
+    )
+    new = people[["race", "age"]].head(9)
+    np.testing.assert_allclose(model.predict_proba(new), again.predict_proba(new), atol=1e-3)
+    both = [each.group_table("race").set_index(["race", "category"]) for each in (model, again)]
+    np.testing.assert_allclose(both[0]["share"], both[1].loc[both[0].index, "share"], atol=1e-3)
+
+
+def test_a_second_fit_forgets_the_formula():
+    people = voters(n_precincts=20)
+    model = unbin.glm("race", people, {"precinct": published(people)}, family="multinomial")
+    model.fit(people[["age"]].to_numpy(), published(people).align(people["precinct"]))
+    assert not hasattr(model, "encoding_")
+
+
+def test_known_categories_beside_tables():
+    people = voters(n_precincts=20)
+    people["known"] = people["vote"].where(np.arange(len(people)) % 10 == 0)
+    model = unbin.glm("race", people, {"precinct": published(people)}, observed="known")
+    assert model.classes_.tolist() == ["dem", "non", "rep"]
+
+
+def test_what_categories_and_numbers_refuse():
+    people = voters(n_precincts=20)
+    table, numbers = published(people), unbin.aggregate(people["age"], people["precinct"])
+    with pytest.raises(ParameterError, match="offset: is for outcomes that are numbers, got 'age'"):
+        unbin.glm("race", people, {"precinct": table}, offset="age")
+    with pytest.raises(CategoryError, match=r"fit it with unbin\.AggregatedClassifier"):
+        unbin.glm("race", people, {"precinct": table}, family="poisson")
+    with pytest.raises(CategoryError, match="must be tables of categories, got numbers"):
+        unbin.glm("race", people, {"precinct": numbers}, family="multinomial")
+    with pytest.raises(ParameterError, match=r"'multinomial' is for categories.*AggregatedClassif"):
+        unbin.AggregatedGLM("multinomial").fit(people[["age"]], numbers.align(people["precinct"]))

@@ -204,7 +204,7 @@ READING = [
     ("aggregate-nan", lambda: aggregate([1.0, NAN]), ReleaseError, "y: must be finite to be counted, got NaN or inf; drop those rows"),
     ("aggregate-empty", lambda: aggregate([]), ReleaseError, "y: must hold targets to count, got 0 values; pass"),
     ("aggregate-ragged", lambda: aggregate([[1.0], [1.0, 2.0]]), ReleaseError, "y: must hold one value per row, got rows of different length; correct them"),
-    ("aggregate-text", lambda: aggregate(["a", "b"]), ReleaseError, "y: must hold numbers, got <U1; convert them"),
+    ("aggregate-text", lambda: aggregate(["1", "2"]), ReleaseError, "y: must hold numbers, got <U1; convert them"),
     ("aggregate-outside", lambda: aggregate([0.0, 1.0, 7.0], bins=[-1, 2, 3]), BinError, "bins: every value of y must lie between the edges, got 1 outside, for example 7; open"),
     ("aggregate-lowest-edge", lambda: aggregate([0.0, 1.0], bins=[0, 1]), BinError, "bins: .* got 1 outside, for example 0;"),
     ("aggregate-bins-zero", lambda: aggregate([1.0], bins=0), BinError, "bins: must be a whole number of at least 1, or edges, got 0; pass"),

@@ -66,7 +66,7 @@ def test_a_plain_install_fits_reads_and_saves(tmp_path):
 def test_all_is_every_extra_for_users_on_one_machine():
     (found,) = EXTRAS["all"]
     assert set(found.removeprefix("unbin[").removesuffix("]").split(",")) == EXTRAS.keys() - {
-        "all", "dask", "gpu", "dev"
+        "all", "dask", "gpu", "dev", "docs"
     }  # fmt: skip
     assert EXTRAS["dev"][0] == "unbin[all,dask]"
 

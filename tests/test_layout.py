@@ -34,4 +34,4 @@ def test_every_room_has_a_folder_of_tests():
     rooms = {path.parent.name for path in Path(unbin.__file__).parent.glob("*/__init__.py")}
     folders = {path.parent.name for path in TESTS.glob("*/test_*.py")}
     folders |= {path.parent.parent.name for path in TESTS.glob("*/*/test_*.py")}
-    assert folders == rooms
+    assert folders - {"docs"} == rooms

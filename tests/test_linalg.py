@@ -11,6 +11,7 @@ from unbin._linalg import (
     largest,
     like,
     long_product,
+    solve_lower,
     solve_scaled,
     whitening,
 )
@@ -112,3 +113,13 @@ def test_arrays_that_are_read_only_become_tensors():
 def test_the_largest_are_those_of_a_stable_sort(values, size):
     values = np.array(values, dtype=float)
     assert largest(values, size).tolist() == np.argsort(-values, kind="stable")[:size].tolist()
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 200])
+def test_triangular_systems(size):
+    rng = np.random.default_rng(size)
+    factor = np.tril(rng.normal(size=(3, size, size)) / size) + np.eye(size)
+    right = rng.normal(size=(3, size, 4))
+    kept = right.copy()
+    np.testing.assert_allclose(factor @ solve_lower(factor, right), right, atol=1e-12)
+    np.testing.assert_array_equal(right, kept)

@@ -9,6 +9,7 @@ from sklearn.preprocessing import StandardScaler
 import unbin
 from tests.conftest import HOSTILE
 from tests.helpers.pages import Page
+from tests.helpers.precincts import published, voters
 
 KNOWN = {"table", "caption", "thead", "tbody", "tr", "th", "td", "p", "ul", "li", "strong"}
 
@@ -88,3 +89,13 @@ def test_attributes_of_every_fit_can_be_listed(study):
         assert "fit" in dir(model)
     assert not hasattr(study.matching, "standard_errors_")
     assert "standard_errors_" in dir(study.model)
+
+
+def test_a_fitted_classifier_is_its_summary():
+    people = voters(n_precincts=20).replace({"race": {"white": HOSTILE[0]}})
+    model = unbin.AggregatedClassifier()
+    assert "<style>" in model._repr_html_()  # scikit-learn's
+    model.fit(people, {"precinct": published(people)}, features=["race"])
+    html = model._repr_html_()
+    assert html == model.summary()._repr_html_() == model._repr_mimebundle_()["text/html"]
+    assert Page(html).tags <= KNOWN

@@ -8,6 +8,7 @@ import unbin
 from tests.helpers.processes import run_python
 
 PUBLIC = [
+    "AggregatedClassifier",
     "AggregatedGLM",
     "AggregatedRegressor",
     "AggregatedTarget",
@@ -49,6 +50,7 @@ def test_modules_are_there_after_a_plain_import(name):
 
 def test_releases_are_read_as_documented():
     signatures = {
+        "from_categories": ["frame", "block", "category", "count"],
         "from_histogram": ["frame", "block", "lower", "upper", "count"],
         "from_quantiles": ["frame", "block", "quantile", "value", "n"],
         "from_values": ["frame", "block", "value"],

@@ -29,7 +29,7 @@ from unbin.likelihood.hidden import (
     multinomial_covariance,
     whole_counts,
 )
-from unbin.likelihood.quasi_score import _less
+from unbin.likelihood.quasi_score import less_information
 from unbin.likelihood.statistics import published_counts
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
@@ -260,7 +260,7 @@ def test_one_hidden_cell_is_known_from_the_total():
 def test_hidden_counts_take_at_most_19_twentieths_of_the_information(share, left):
     rng = np.random.default_rng(0)
     root = rng.normal(size=(3, 3))  # columns: three directions, unit information along each
-    found = _less(root @ root.T, root @ np.diag([share, 0.2, 0.0]) @ root.T)
+    found = less_information(root @ root.T, root @ np.diag([share, 0.2, 0.0]) @ root.T)
     np.testing.assert_allclose(found, root @ np.diag([left, 0.8, 1.0]) @ root.T, atol=1e-12)
 
 

@@ -222,7 +222,7 @@ def test_a_chosen_ridge_goes_with_the_units():
     assert models[1].alpha_ * 1e10 == pytest.approx(models[0].alpha_)
     np.testing.assert_allclose(models[1].coef_ / 1e5, models[0].coef_, rtol=1e-5, atol=1e-7)
     # a candidate that does not converge in the few steps of a choice ends where rounding leaves it
-    np.testing.assert_allclose(models[1].selection_.score, models[0].selection_.score, rtol=5e-4)
+    np.testing.assert_allclose(models[1].selection_.score, models[0].selection_.score, rtol=1e-3)
 
 
 def test_a_ridge_is_in_the_units_of_the_target():

@@ -88,3 +88,16 @@ def test_block_ids_that_a_spreadsheet_would_run_are_escaped(tmp_path):
         "Warning: 2 block ids look like spreadsheet formulas and were written with an apostrophe "
         "in front, for example '=1+1'\n"
     )
+
+
+def test_aggregate_counts_categories(small):
+    (small / "people.csv").write_text("county,party,y\n01,dem,1\n01,rep,2\n03,dem,2\n")
+    args = ("aggregate", small / "people.csv", "--block", "county")
+    result = run(*args, "--target", "party")
+    assert result.stdout == "block,category,count\n01,dem,1\n01,rep,1\n03,dem,1\n03,rep,0\n"
+    goal = small / "made.csv"
+    run(*args, "--target", "y", "--bins", "categories", "--output", goal)
+    assert goal.read_text() == (
+        "block,category,count,category_code\n01,1,1,0\n01,2,1,1\n03,1,0,0\n03,2,1,1\n"
+    )
+    assert unbin.read_release(goal).categories == ("1", "2")

@@ -145,3 +145,37 @@ def test_a_column_with_a_comma_in_its_name_is_one(folder):
     result = run("audit", folder / "comma.csv", "--target", "cost", "--block", "county, state",
                  "--formula", "age", "--bins", 3, *QUICK)  # fmt: skip
     assert "county, state, 3 bins" in result.stdout
+
+
+def test_a_column_of_categories(folder):
+    people = pd.read_csv(folder / "people.csv", dtype={"county": str})
+    groups = pd.qcut(people["cost"], [0, 0.5, 0.9, 1], labels=["low", "middle", "high"])
+    people.assign(group=groups, code=groups.cat.codes).to_csv(folder / "groups.csv", index=False)
+
+    def grouped(target, *args):
+        return run("audit", folder / "groups.csv", "--target", target, "--block", "county",
+                   "--formula", "age + sex + log(los)", "--seed", 1, *args)  # fmt: skip
+
+    out = folder / "categories"
+    result = grouped("group", "--suppress", 11, "--fail-above", 0.01, "--output", out)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Too much: county, categories, suppress 11: the gain")
+    assert "share of the Brier score of the block histogram alone" in result.stdout
+    found = json.loads((out / "audit.json").read_text())
+    assert found["categories"] == ["high", "low", "middle"]
+    assert [t["bins"] for t in found["tables"]] == ["categories", "categories"]
+    assert 0.1 < found["gain"] < 0.99
+    page = (out / "report.html").read_text()
+    assert "Disclosure audit of group in groups.csv" in page
+    assert "05001" not in page + result.stdout
+    result = grouped("code", "--bins", "categories", "--attacks", "ridge")
+    assert "county, categories  in the table  ridge, logit" in result.stdout
+    for args, message in (
+        (["--bins", "4"], "Error: bins: categories have no edges, got y of '"),
+        (["--family", "gaussian"], "Error: families: are of numbers, got ['gaussian'] and"),
+        (["--attacks", "matching"], "Error: attacks: none of matching can be made with logit"),
+    ):
+        result = grouped("group", *args)
+        assert result.exit_code != 0
+        assert result.stderr.startswith(message)
+        assert result.stderr.count("\n") == 1

@@ -1,5 +1,6 @@
 """Every command: errors on one line, help, and nothing done before its folder is tried."""
 
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -120,6 +121,7 @@ def test_the_version_is_told():
 def test_the_shell_can_complete_commands():
     done = subprocess.run(
         [sys.executable, "-m", "unbin", "--show-completion", "bash"],
+        env=os.environ | {"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "_UNBIN_COMPLETE" in done.stdout

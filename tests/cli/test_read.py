@@ -93,13 +93,30 @@ def test_offers_are_quoted_for_a_shell():
 @pytest.mark.parametrize(
     "name",
     ["acs_b19001.csv", "wonder_ages.txt", "cms_counties.csv", "nhs_contacts.csv",
-     "tidy_quantiles.tsv", "tidy_means.csv", "tidy_suppressed.csv"],
+     "tidy_quantiles.tsv", "tidy_means.csv", "tidy_suppressed.csv", "tidy_categories.csv",
+     "elections_medsl.csv"],
 )  # fmt: skip
 def test_the_plain_table_says_the_same(name, tmp_path):
     out = tmp_path / "tidy.csv"
     result = run("read", FIXTURES / name, "--output", out)
     assert result.exit_code == 0, result.output
     assert_equal(read_release(out), read_release(FIXTURES / name))
+
+
+def test_categories_of_an_office(tmp_path):
+    votes = FIXTURES / "elections_precincts.csv"
+    refused = run("read", votes)
+    assert refused.stderr.splitlines()[-1] == "Try: --where office=President"
+    offices = ("--where", "office=President", "--where", "office=Registered Voters")
+    result = run("read", votes, *offices, "--category", "candidate", "--rest", "none")
+    assert result.exit_code == 0, result.output
+    assert "6 blocks, 5 categories: Ada Quill, Bo Marsh, Cy Root, Write-ins, none" in result.stdout
+    out = tmp_path / "tidy.csv"
+    house = ("--where", "office=U.S. House")
+    assert run("read", votes, *house, "--output", out).exit_code == 0
+    assert_equal(read_release(out), read_release(votes, where={"office": "U.S. House"}))
+    everywhere = run("read", votes, *house, "--absent", "zero")
+    assert "fewer in" not in everywhere.stdout
 
 
 def test_fit_reads_the_plain_table(small):

@@ -1,9 +1,6 @@
 """Several tables published together: raked histograms, joined attacks, cells worked out."""
 
-import io
 import json
-import re
-from contextlib import redirect_stdout
 from dataclasses import replace
 
 import numpy as np
@@ -11,17 +8,16 @@ import pandas as pd
 import pytest
 
 import unbin
-from tests.helpers.paths import ROOT
 from unbin.disclosure.baselines import block_guess
 from unbin.disclosure.guesses import Guess, Knowledge, bin_values
 from unbin.disclosure.protections import Protection
+from unbin.disclosure.raking import rake
 from unbin.disclosure.rules import check_cells, check_together, derivable
 from unbin.disclosure.text import together_rows, too_much
 from unbin.disclosure.together import (
     attack_together,
     best_histogram,
     histograms_together,
-    rake,
 )
 from unbin.exceptions import ParameterError
 from unbin.results.report import render_audit
@@ -364,15 +360,6 @@ def test_families_are_raked_too(family):
     *alone, both = found.tables
     joined = next(row for row in both.attacks if row.attack == f"likelihood, {family}")
     assert joined.all.r2 > max(table.r2_without for table in alone) + 0.03
-
-
-def test_the_example_prints_what_the_docs_say():
-    text = (ROOT / "docs/audit.md").read_text(encoding="utf-8")
-    ((code, expected),) = re.findall(r"```python\n(.*?)```\n\n```text\n(.*?)```", text, re.S)
-    out = io.StringIO()
-    with redirect_stdout(out):
-        exec(compile(code, "docs/audit.md", "exec"), {})
-    assert out.getvalue() == expected
 
 
 def test_tables_have_noise_of_their_own(monkeypatch):

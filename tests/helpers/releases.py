@@ -73,4 +73,5 @@ def _said(release):
     return (
         release.blocks, release.n, histogram.start, histogram.lower, histogram.upper, closed,
         *histogram.interval(), order.start, order.rank, order.quantile, order.value, release.means,
+        release.categories,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The files of docs/walkthrough.md: earners of Ontario, and their wages as two published tables."""
+"""The files of the walkthrough (docs/howto): earners of Ontario, their wages as two tables."""
 
 import csv
 import itertools

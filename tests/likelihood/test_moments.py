@@ -8,6 +8,7 @@ import pytest
 from tests.helpers.cases import make_case
 from unbin._linalg import solve_scaled
 from unbin.families import get_family
+from unbin.likelihood import weighing
 from unbin.likelihood.composite import composite_sums
 from unbin.likelihood.law import EFFECT_NODES, effect_points
 from unbin.likelihood.moments import accumulate, block_moments
@@ -190,9 +191,24 @@ def test_different_bins_give_the_same_moments_as_shared_ones():
     assert b.block_df[-1] == pytest.approx(a.block_df[-1] + 1, abs=1e-3)
 
 
+def test_covariances_that_are_not_definite_have_a_least_pivot(monkeypatch):
+    """LAPACK refuses them; bins that nobody can be in are such."""
+    rng = np.random.default_rng(0)
+    covariance = np.diag([1.0, 1.0, -2e-6, 1.0])[None]
+    rest = rng.normal(size=(1, 4, 2)), rng.normal(size=(1, 4)), np.zeros((1, 4, 0))
+    args = covariance, *rest, rng.normal(size=(1, 4)), np.array([-1]), np.ones((1, 4), bool), 0.0
+    expected = score_blocks(*args)
+    monkeypatch.setattr(weighing, "PANEL", 3)
+    for found, wanted in zip(score_blocks(*args), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("many", [3, 64])
 @pytest.mark.parametrize("hidden", [0, 2])
 @pytest.mark.parametrize("variance", [0.0, 0.3])
-def test_scores_of_blocks_equal_solves_without_the_reference(hidden, variance):
+def test_scores_of_blocks_equal_solves_without_the_reference(hidden, variance, many, monkeypatch):
+    """By LAPACK where there are more statistics than ``many``."""
+    monkeypatch.setattr(weighing, "PANEL", many)
     rng = np.random.default_rng(0)
     n_blocks, size, p = 7, 4, 3
     q = rng.dirichlet(np.ones(size), size=(n_blocks, 30))

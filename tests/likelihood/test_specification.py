@@ -1,18 +1,22 @@
 """Specification tests against what they are made of, worked out block by block."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import chdtrc, fdtrc
 
 import unbin
 from unbin.families import get_family
+from unbin.likelihood import specification
 from unbin.likelihood.counts import representative_values
+from unbin.likelihood.law import Effects
 from unbin.likelihood.location import locate, location_score
 from unbin.likelihood.moments import block_moments
 from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.quasi_score import Evidence, score_sums
 from unbin.likelihood.scoring import solve_quasi_score
-from unbin.likelihood.specification import power_sums, specify
+from unbin.likelihood.specification import Extends, power_sums, specify
 from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 25, 30
@@ -204,6 +208,71 @@ def test_too_few_blocks_test_nothing():
     found = specify(problem, free, sums.information, np.zeros(3))
     assert np.isnan(found.shape.p_value)
     assert not [each for each in found.extensions if each.kind == "shape"]
+
+
+def test_edges_that_blocks_are_too_few_to_test_are_not_looked_at(monkeypatch):
+    """They would be tested against more directions than there are blocks: nothing is lost."""
+    X, codes, y = people("gaussian")
+    few, edges = codes < 12, np.quantile(y[codes < 12], np.linspace(0.04, 0.96, 27))
+    names = np.char.zfill(codes[few].astype(str), 2)
+    release = unbin.aggregate(y[few], names, [-np.inf, *edges, np.inf]).align(names).release
+    problem = make_problem(lay_out(X[few], codes[few], 12), release, get_family("gaussian"))
+    free, sums = solved(problem)
+    found = specify(problem, free, sums.information, np.zeros(4))
+    assert Extends.of(problem, None).edges == 0
+    monkeypatch.setattr(specification, "_PER_BLOCK", 1000)
+    assert Extends.of(problem, None).edges == 27
+    whole = specify(problem, free, sums.information, np.zeros(4))
+    assert len(found.extensions) > 0
+    for a, b in zip(found.extensions, whole.extensions, strict=True):
+        assert (a.kind, a.feature) == (b.kind, b.feature)
+        assert a.p_value == pytest.approx(b.p_value, rel=1e-8)
+
+
+@pytest.mark.parametrize(("name", "value"), [("PANEL", 2), ("LARGE", 0)])
+@pytest.mark.parametrize("effects", [False, True])
+def test_many_statistics_and_many_blocks_are_checked_another_way(
+    fitted, effects, name, value, monkeypatch
+):
+    problem, free, sums = fitted
+    if effects:
+        rng = np.random.default_rng(0)
+        moves, sd = 0.1 * rng.normal(size=N_BLOCKS), np.full(N_BLOCKS, 0.2)
+        known = Effects(moves, sd, rng.normal(size=(N_BLOCKS, len(free))))
+        problem = replace(problem, block_variance=0.04, effects=known)
+    expected = specify(problem, free, sums.information, np.zeros(len(free)))
+    monkeypatch.setattr(specification, name, value)
+    found = specify(problem, free, sums.information, np.zeros(len(free)))
+    for each in ("scores", "support", "location_shift"):
+        wanted = getattr(expected, each)
+        np.testing.assert_allclose(getattr(found, each), wanted, rtol=1e-9, atol=1e-10)
+    for a, b in zip(found.extensions, expected.extensions, strict=True):
+        assert a.p_value == pytest.approx(b.p_value, rel=1e-8)
+    np.testing.assert_allclose(found.location_covariance, expected.location_covariance, rtol=1e-9)
+    assert found.context.p_value == pytest.approx(expected.context.p_value, rel=1e-9)
+
+
+def test_a_block_that_determines_a_direction_almost_alone(monkeypatch):
+    """Its leverage is worked out by pivots in a compiled loop too."""
+    rng = np.random.default_rng(0)
+    problem = problem_of(*people("gaussian"), "gaussian")
+    n_blocks, size, p, k = N_BLOCKS, problem.counts.n_bins, 4, 3
+    derivative, added = rng.normal(size=(n_blocks, size, p)), rng.normal(size=(n_blocks, size, k))
+    derivative[1:, :, 0] = 0.0
+    shift, residual = rng.normal(size=(2, n_blocks, size))
+    variance = np.broadcast_to(np.diag(np.arange(1.0, size + 1)), (n_blocks, size, size)).copy()
+    nothing, mean = np.zeros((n_blocks, size, 0)), np.zeros((n_blocks, size))
+    said = Evidence(variance, derivative, shift, nothing, residual, np.zeros(2), mean)
+    every = slice(0, n_blocks)
+    first = specification._check(problem, said, every, added, np.zeros((p, p)))
+    bread = np.linalg.inv(first.informed) * (1 - 1e-8)
+    expected = specification._check(problem, said, every, added, bread)
+    monkeypatch.setattr(specification, "LARGE", 0)
+    found = specification._check(problem, said, every, added, bread)
+    for name in ("scores", "added", "pulled", "held", "along", "told", "informed", "crossed"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-11)
+    np.testing.assert_allclose(found.leveraged, expected.leveraged, rtol=1e-6)
+    np.testing.assert_allclose(found.squared, expected.squared, atol=1e-10)
 
 
 def test_means_alone_have_no_shape():

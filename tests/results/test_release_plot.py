@@ -114,3 +114,22 @@ def test_of_many_blocks_the_largest_have_lines():
     lines = Release.from_histogram(table).plot().patches
     assert len(lines) == 60
     assert lines[0].get_data().edges[0] == 100
+
+
+def test_categories_are_bars_with_names():
+    votes = {
+        "block": ["a", "a", "b"],
+        "category": ["dem", "a party with a very long name of $2", "dem"],
+        "count": [3, None, 4],
+        "low": [None, 1, None],
+        "high": [None, 5, None],
+    }
+    release = Release.from_categories(votes, count_low="low", count_high="high")
+    ax = release.plot()
+    ax.figure.draw_without_rendering()
+    assert [text.get_text() for text in ax.get_yticklabels()] == [
+        "a party with a very long na…", "dem",
+    ]  # fmt: skip
+    assert [bar.get_width() for bar in ax.patches] == [1, 7, 4]
+    one = release.plot("b")
+    assert [bar.get_width() for bar in one.patches] == [0, 4]

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from unbin._blocks import spans_of
+from unbin._checks import LARGEST
+from unbin.rows.columns import column_sums
 from unbin.rows.design import lay_out
 from unbin.rows.layout import _by_block
 
@@ -62,18 +64,19 @@ def test_gram(rows, weight):
     np.testing.assert_allclose(design.gram(theta, weight), expected, atol=1e-9)
 
 
+@pytest.mark.parametrize("weight", [np.exp, lambda eta: np.full(eta.shape, 0.3)])
 @pytest.mark.parametrize("fit_intercept", [True, False])
-def test_gram_from_a_table_of_weights(rows, fit_intercept, monkeypatch):
+def test_gram_from_a_table_of_weights(rows, fit_intercept, weight, monkeypatch):
     X, codes, offset = rows
     given = {"offset": offset, "weights": np.arange(500) % 3 + 1.0, "fit_intercept": fit_intercept}
     design = lay_out(X, codes, 7, **given)
     theta = np.linspace(-0.5, 0.5, 4 + fit_intercept)
-    expected = design.gram(theta, np.exp)
+    expected = design.gram(theta, weight)
     monkeypatch.setattr("unbin.rows.design._ROWS_PER_POINT", 1)
-    assert design._table_of(theta, np.exp) is not None
+    assert design._table_of(theta, weight) is not None
     assert design._table_of(theta, np.sin) is None
     assert design._table_of(theta + np.nan, np.exp) is None
-    found = design.gram(theta, np.exp)
+    found = design.gram(theta, weight)
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-10 * np.abs(expected).max())
 
 
@@ -160,12 +163,38 @@ def test_rows_of_a_block_keep_their_order(codes, sorted_already):
     np.testing.assert_array_equal(start, [*first, len(codes)])
 
 
+@pytest.mark.parametrize("n_blocks", [7, 3000])
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_many_rows_are_sorted_by_threads(n_threads, n_blocks, monkeypatch):
+    monkeypatch.setattr("unbin.rows.layout.LARGE", 0)
+    codes = np.random.default_rng(0).integers(0, n_blocks, 10_001)
+    codes[codes == 4] = 5
+    blocks, start, order = _by_block(codes, n_threads)
+    np.testing.assert_array_equal(order, np.argsort(codes, kind="stable"))
+    found, first = np.unique(np.sort(codes), return_index=True)
+    np.testing.assert_array_equal(blocks, found)
+    np.testing.assert_array_equal(start, [*first, len(codes)])
+
+
+@pytest.mark.parametrize("large", [False, True])
+@pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf, 2e50, -2e50])
+def test_sums_of_columns_tell_numbers_that_cannot_be_computed_with(wrong, large, monkeypatch):
+    monkeypatch.setattr("unbin.rows.columns.LARGE", 0 if large else 1 << 62)
+    X = np.random.default_rng(0).normal(size=(5_000, 3))
+    for row in (0, 4_999):  # among those that sums are made about, and not
+        X[row, 1] = wrong
+        assert not column_sums(X, weights=None, n_threads=1).within(LARGEST)
+        X[row, 1] = 1e20
+        assert column_sums(X, weights=None, n_threads=1).within(LARGEST)
+
+
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("layout", ["C", "compiled", "F", "strided"])
 def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, layout, monkeypatch):
     """Also columns far from 0, and a first block that is unlike the others."""
-    monkeypatch.setattr("unbin.rows.layout.LARGE", 0 if layout == "compiled" else 1 << 62)
+    for module in ("layout", "columns"):
+        monkeypatch.setattr(f"unbin.rows.{module}.LARGE", 0 if layout == "compiled" else 1 << 62)
     rng = np.random.default_rng(0)
     codes = np.sort(rng.integers(0, 50, 70_000))
     X = rng.normal(size=(70_000, 4)) * [1, 1e-3, 1e4, 1] + [0, 1e5, 1e9, 3]
@@ -179,13 +208,14 @@ def test_columns_are_standardised_to_the_last_digits(weighted, fit_intercept, la
     exact = X.astype(np.longdouble)
     center = np.average(exact, axis=0, weights=weights) if fit_intercept else np.zeros(4)
     spread = np.sqrt(np.average((exact - center) ** 2, axis=0, weights=weights))
-    np.testing.assert_allclose(design.center, center.astype(float), rtol=1e-14)
+    same = {"rtol": 1e-14, "atol": 1e-15}
+    np.testing.assert_allclose(design.center / spread, (center / spread).astype(float), **same)
     np.testing.assert_allclose(design.scale, spread.astype(float), rtol=1e-12)
     standard = ((exact - center) / spread).astype(float)
     np.testing.assert_allclose(design.rows.matrix, standard, rtol=1e-8, atol=1e-8)
     settings["weights"] = None if weights is None else weights[shuffle]
     other = lay_out(given[shuffle], codes[shuffle], 50, **settings)
-    np.testing.assert_allclose(other.center, design.center, rtol=1e-14)
+    np.testing.assert_allclose(other.center / spread, design.center / spread, **same)
     np.testing.assert_allclose(other.scale, design.scale, rtol=1e-12)
 
 

@@ -117,3 +117,28 @@ def test_sums_do_not_depend_on_how_blocks_are_put_into_parts():
             )
             for found, expected in zip(part, whole, strict=True):
                 np.testing.assert_array_equal(found, expected[low:high])
+
+
+@pytest.mark.parametrize("size", [64, 65, 130])
+def test_covariances_of_many_bins(size):
+    rng = np.random.default_rng(0)
+    start = np.array([0, 700, 710])
+    X, theta = aligned_copy(rng.normal(size=(710, 1))), np.array([0.1, 0.5])
+    eta, inner = theta[0] + X[:, 0] * theta[1], np.linspace(-2, 2, size - 1)[:, None]
+
+    def probabilities(eta):
+        below = np.vstack([0 * eta, 1 / (1 + np.exp(eta - inner)), 0 * eta + 1])
+        return np.diff(below, axis=0)
+
+    points = points_of(eta.min(), eta.max())
+    at = STEP * (points.first + np.arange(points.values.shape[1]))
+    turned = np.zeros((len(at), 2 * -(-2 * size // 16) * 8))
+    turned[:, :size] = probabilities(at).T
+    points = points._replace(values=np.ascontiguousarray(turned.T), turned=turned)
+    shapes = [(2, size), (2, size, 2), (2, size, size), (0, size, 1), (0, size, 1)]
+    sums, none = Sums(*map(np.zeros, shapes)), np.empty(0)
+    table_sums(*flat_columns(X), none, none, start, theta, points, size, True, sums)
+    for b, here in enumerate((slice(0, 700), slice(700, 710))):
+        q = probabilities(eta[here])
+        np.testing.assert_allclose(sums.mean[b], q.sum(axis=1), rtol=1e-10)
+        np.testing.assert_allclose(sums.cross[b], -q @ q.T, rtol=1e-9, atol=1e-12)

@@ -293,6 +293,13 @@ def test_few_results_wait_for_a_slow_part():
     assert len(begun) == 1000
 
 
+def test_another_sum_can_be_made_while_one_is_streamed():
+    """Threads that are too far ahead leave, and do not keep others from working."""
+    parts = LocalParts(range(40), 2)
+    found = [(k, parts.total(float)) for k in parts.stream(int)]
+    assert found == [(k, 780.0) for k in range(40)]
+
+
 def test_a_sum_within_a_part_waits_for_nobody():
     inner = LocalParts(range(5), 2)
     assert LocalParts([inner] * 9, 2).total(_summed) == 9 * 10

@@ -404,3 +404,63 @@ def test_downloads_of_american_factfinder(tmp_path):
         "2 other sheets left out, no known layout: 'ACS_14_5YR_B19001_metadata.csv', "
         "'aff_download_readme.txt'",
     )
+
+
+# -- categories ------------------------------------------------------------------------------------
+
+
+def by_name(release):
+    """Return the count of every block and category."""
+    table = release.to_columns()["categories"]
+    keys = zip(table["block"].tolist(), table["category"].tolist(), strict=True)
+    return dict(zip(keys, table["count"].tolist(), strict=True))
+
+
+def test_headings_are_categories():
+    path = published("acs_B01001_2022_bg.csv")
+    got = by_name(read_release(path, category="headings"))
+    header, _, *lines = records(path)
+    for line in lines:
+        record = dict(zip(header, line, strict=True))
+        block = record["GEO_ID"].split("US")[1]
+        if int(record["B01001_001E"]):
+            assert got[block, "Male"] == int(record["B01001_002E"])
+            assert got[block, "Female"] == int(record["B01001_026E"])
+
+
+def test_labels_are_categories():
+    release = read_release(FIXTURES / "acs_b25042.csv", category="labels")
+    bins = read_release(FIXTURES / "acs_b25042.csv")
+    assert release.categories == (
+        "1 bedroom", "2 bedrooms", "3 bedrooms", "4 bedrooms", "5 or more bedrooms", "No bedroom",
+    )  # fmt: skip
+    # bins are in the order of values, categories in that of text
+    order = [1, 2, 3, 4, 5, 0]
+    counts = bins.histogram.count.reshape(-1, 6)[:, order]
+    assert release.histogram.count.reshape(-1, 6).tolist() == counts.tolist()
+    assert any("are added up" in note for note in release.notes)
+
+
+def test_margins_of_categories():
+    release = read_release(FIXTURES / "acs_b25042.csv", category="headings", moe=True)
+    header, _, _, line, _ = records(FIXTURES / "acs_b25042.csv")
+    record = dict(zip(header, line, strict=True))
+    rows = slice(*release.histogram.start[:2])
+    assert release.categories == ("Owner occupied", "Renter occupied")
+    margins = [record["B25042_002M"], record["B25042_009M"]]
+    wanted = [0.0 if text == "*****" else float(text) / 1.645 for text in margins]
+    assert release.histogram.count_se[rows].tolist() == pytest.approx(wanted)
+
+
+def test_long_categories(write):
+    text = "GEOID,NAME,variable,estimate,moe\n"
+    text += "05001,A,total,12,1\n05001,A,Male,7,1\n05001,A,Female,5,1\n"
+    release = read_release(write(text), category="labels")
+    assert by_name(release) == {("05001", "Female"): 5, ("05001", "Male"): 7}
+
+
+def test_categories_that_cannot_be_read():
+    with pytest.raises(ReadError, match="category: says which lines are categories, 'headings' or"):
+        read_release(FIXTURES / "acs_b25042.csv", category="tenure")
+    with pytest.raises(ReadError, match="category: is read of detailed tables, got the subject ta"):
+        read_release(FIXTURES / "acs_s1901.csv", category="labels")

@@ -305,8 +305,8 @@ def test_a_new_dialect_need_not_know_about_files(write, monkeypatch):
 
 
 def test_a_dialect_can_be_named(write):
-    named = {"acs", "abs", "bls", "cdc-wonder", "cms", "eurostat", "irs", "nhs", "plain", "tidy"}
-    assert set(DIALECTS) == named
+    agencies = {"acs", "abs", "bls", "cdc-wonder", "cms", "elections", "eurostat", "irs", "nhs"}
+    assert set(DIALECTS) == agencies | {"plain", "tidy"}
     text = "FIPS,Age_Group,Count\n01001,Under 65,11\n01001,65+,12\n"
     assert source(read_release(write(text), dialect="cms")) == "cms, block 'FIPS'"
 

@@ -32,10 +32,12 @@ OPTIONS = {
     "cms_variation_2021.csv": {
         "count": "BENES_FFS_CNT", "where": {"BENE_GEO_LVL": "State", "BENE_AGE_LVL": "All"},
     },
+    "elections_precincts.csv": {"where": {"office": "U.S. House"}},
     "eurostat_ilc_di01.tsv": {"where": {"currency": "EUR"}},
     "eurostat_ilc_di03.csv": {"where": {"statinfo": "MEAN_EI", "sex": "T", "unit": "EUR"}},
     "tidy_values.csv": {"dialect": "tidy", "block": "ward"},
     "wonder_births.txt": {"where": {"Year": "2018"}},
+    "wonder_causes.txt": {"category": "ICD Chapter"},
     "wonder_months.txt": {"label": "Month Code", "where": {"Year": "2018"}},
     "wonder_parents.txt": {"label": "Age of Father"},
 }  # fmt: skip
@@ -214,8 +216,8 @@ def test_changes_are_not_taken_in_silence(name, change, tmp_path):
 
 def with_total(release, name):
     """Return the columns of a tidy table in which one block counts what all others do."""
-    table = release.to_frame("histogram")
-    keys = ["lower", "upper"]
+    table = release.to_frame("categories" if release.categories else "histogram")
+    keys = [c for c in ("lower", "upper", "category", "category_code") if c in table]
     counts = [c for c in ("count", "count_low", "count_high") if c in table]
     total = table.groupby(keys, dropna=False, as_index=False)[counts].sum(min_count=1)
     total["block"] = name
@@ -333,8 +335,8 @@ def test_totals_in_tidy_tables(file, name, tmp_path):
     both = pd.concat([total, table])
     if "n" in both:
         both["n"] = both["n"].fillna(release.n.sum()).astype(int)
-    if "closed" in both:
-        both["closed"] = both["closed"].bfill()
+    for column in {"closed", "absent"} & set(both):
+        both[column] = both[column].bfill()
     both.to_csv(path, index=False)
     changed = read(path, {})
     assert not silent(None, plain, said, changed, None), f"{plain}\n{changed[0]}"

@@ -415,3 +415,68 @@ def test_only_one_row_per_block(write):
     text += "\tIdaho\t16\tFemale\tF\t20\t900\n\tIdaho\t16\tMale\tM\t21\t900\n"
     with pytest.raises(ReadError, match=r"column 'Gender': .* say where=\{'Gender': 'Female'\}$"):
         read_release(write(text))
+
+
+# -- categories ------------------------------------------------------------------------------------
+
+CAUSES = {"category": "ICD Chapter"}
+
+
+def by_name(release):
+    """Return (least, most) of every block and category."""
+    table = release.to_columns()["categories"]
+    low, high = release.histogram.interval()
+    keys = zip(table["block"].tolist(), table["category"].tolist(), strict=True)
+    return dict(zip(keys, zip(low.tolist(), high.tolist(), strict=True), strict=True))
+
+
+def test_causes_of_death_are_categories():
+    release = read_release(FIXTURES / "wonder_causes.txt", **CAUSES)
+    got = by_name(release)
+    for each in rows_of(FIXTURES / "wonder_causes.txt"):
+        assert got[each["State Code"], each["ICD Chapter"]] == (int(each["Deaths"]),) * 2
+    ear = "Diseases of the ear and mastoid process"
+    # what the query hides is 0 to 9, and at most what the total of the state leaves
+    assert (got["02", ear], got["04", ear]) == ((0, 3), (0, 4))
+    assert len(got) == 12
+    assert release.source.startswith(
+        "cdc-wonder, block 'State Code', categories 'ICD Chapter' of Deaths"
+    )
+
+
+def test_the_rest_of_a_population_is_a_category():
+    release = read_release(FIXTURES / "wonder_causes.txt", **CAUSES, rest="alive")
+    assert release.n.tolist() == [900000, 70000, 800000]
+    assert by_name(release)["01", "alive"] == (900000 - 2145,) * 2
+
+
+def test_zeros_that_are_not_listed_are_zeros(write):
+    text = (FIXTURES / "wonder_causes.txt").read_text()
+    text = text.replace("Show Suppressed: False", "Show Suppressed: True")
+    text = text.replace("\t194\t", "\t191\t").replace("\t2289\t", "\t2285\t")
+    got = by_name(read_release(write(text, "causes.txt"), **CAUSES))
+    assert got["02", "Diseases of the ear and mastoid process"] == (0, 0)
+
+
+def test_categories_that_cannot_be_read(write):
+    text = (FIXTURES / "wonder_causes.txt").read_text()
+    with pytest.raises(ReadError, match="column 'Cause' not found, got 'Notes', 'State'"):
+        read_release(write(text, "causes.txt"), category="Cause")
+    other = text.replace("42\t70000", "42\t70001")
+    with pytest.raises(ReadError, match="rest: must be one number for all categories of a block"):
+        read_release(write(other, "causes.txt"), **CAUSES, rest="alive")
+    wrong = text.replace("\t194\t", "\t190\t")
+    with pytest.raises(
+        ReadError, match="block '02': bins and total must agree, got a total of 190"
+    ):
+        read_release(write(wrong, "causes.txt"), **CAUSES)
+
+
+def test_real_groups_as_categories():
+    path = published("wonder_fetal_parents_age.txt")
+    got = by_name(read_release(path, category="Age of Father"))
+    listed = {
+        (r["Age of Mother 9"], r["Age of Father"]): int(r["Fetal Deaths"]) for r in rows_of(path)
+    }
+    assert {key: got[key] for key in listed} == {key: (n, n) for key, n in listed.items()}
+    assert all(got[key] == (0, 0) for key in got.keys() - listed.keys())

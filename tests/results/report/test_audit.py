@@ -98,3 +98,35 @@ def test_a_table_of_everybody_without_protection():
     words = text_of(render_audit(found, title="x"))
     assert "What the protection changes" not in words
     assert "Recommended: none" in words
+
+
+def test_an_audit_of_categories():
+    rng = np.random.default_rng(0)
+    blocks = np.repeat(np.arange(100, 130), 40)
+    X = rng.normal(size=(1200, 1)) + rng.normal(size=(30, 1))[blocks - 100]
+    place = (1.5 * X * [-1, 0, 1] + rng.gumbel(size=(1200, 3))).argmax(axis=1)
+    y = np.where(blocks == 100, "<i>right</i>", np.array(["$left$", "none", "<i>right</i>"])[place])
+    levels = {"precinct $a$ <b>": blocks, "everybody": None}
+    found = unbin.audit(
+        X, y, levels, suppress=11, attacks="ridge", n_permutations=19, random_state=0
+    )
+    html = render_audit(found, title="x")
+    assert "<h2>Gain and use</h2>" in html
+    words = text_of(html)
+    assert "Categories: $left$, <i>right</i>, none." in words
+    assert "the share of the Brier score that" in words
+    assert len(re.findall(r"<svg", html)) == 2
+    head, *rows = table(html, "Gains")
+    assert head[7:9] == ["right", "without"]
+    best, without = found.tables[0].best("in the table"), found.tables[0].attacks[2]
+    assert without.attack == "block histogram"
+    assert rows[0][7:9] == [f"{100 * each.all.right:.1f} %" for each in (best, without)]
+    head, *rows = table(html, "Cell rules")
+    assert head[5:] == ["in one category", "worked out"]
+    assert int(rows[0][5]) == found.tables[0].cells.whole_blocks >= 1
+    head, *rows = table(html, "Attacks on precinct $a$ &lt;b&gt;, categories")
+    assert head[4] == "right / sure"
+    assert {len(row) for row in rows} == {len(head)}
+    page = Page(html)
+    assert not page.tags & {"script", "i", "img"}
+    assert len(set(page.ids)) == len(page.ids)

@@ -8,6 +8,7 @@ import pytest
 
 import unbin
 from tests.helpers.browser import Browser, find_chromium
+from tests.helpers.precincts import published, voters
 from unbin.people.encoding import Encoding
 from unbin.results.report import render_audit, render_report, write_report
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 WIDTHS = [320, 400, 768, 1280, 1600]
 KINDS = [
     "likelihood", "public", "matching", "observed", "tables", "means", "quantiles", "dollars",
-    "audit",
+    "categories", "audit",
 ]  # fmt: skip
 
 
@@ -65,6 +66,15 @@ def dollars():
     return model, encoding
 
 
+def votes():
+    """Return a fit to votes, with cells of groups and precincts."""
+    hostile = {"p00": "<script>alert(1)</script> " * 4}
+    people = voters().replace({"precinct": hostile, "vote": {"non": "$x$ & $10,000"}})
+    return unbin.AggregatedClassifier(random=["race"], contextual=0.25).fit(
+        people, {"precinct": published(people)}, features=["race", "age"]
+    )
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def report(request, study, joint, audited, tmp_path_factory):
     kind = request.param
@@ -73,6 +83,9 @@ def report(request, study, joint, audited, tmp_path_factory):
     shared = {"title": "<script>alert(1)</script>", "command": "x" * 300, "inputs": inputs}
     if kind == "audit":
         write_report(path, render_audit(audited, **shared))
+        return path
+    if kind == "categories":
+        write_report(path, render_report(votes(), public=True, **shared))
         return path
     if kind == "dollars":
         model, encoding = dollars()

@@ -13,6 +13,7 @@ from unbin._frames import OUTSIDE, as_text
 from unbin.exceptions import (
     AlignmentError,
     AlignmentWarning,
+    CategoryError,
     DomainError,
     ParameterError,
     ReadError,
@@ -357,6 +358,8 @@ def test_surveys_count_people_by_weight():
 
 # -- bad input -----------------------------------------------------------------------------------
 
+NOT_NUMBERS = DomainError, ReadError, CategoryError
+
 BAD = {
     "unknown weights": ({"weights": "nope"}, None, (ParameterError, ReadError), "'nope'"),
     "unknown observed": ({"observed": "nope"}, None, (ParameterError, ReadError), "'nope'"),
@@ -366,7 +369,7 @@ BAD = {
     "infinite": ({"weights": "w"}, np.inf, DomainError, "column 'w'.*above 0, got inf in row 7"),
     "text": ({"weights": "payer"}, None, (DomainError, ReadError), "column 'payer'.*numbers"),
     "inf outcome": ({"observed": "w"}, np.inf, DomainError, "column 'w'.*finite.*inf in row 7"),
-    "text outcome": ({"observed": "sex"}, None, (DomainError, ReadError), "'sex'.*numbers"),
+    "text outcome": ({"observed": "sex"}, None, NOT_NUMBERS, "'sex'.*numbers"),
     "feature": ({"observed": "age"}, None, ParameterError, "observed.*'age'.*among the features"),
     "no weights": ({"weighting": "survey"}, None, ParameterError, "needs the weights"),
     "nobody known": ({"disjoint": True}, None, ParameterError, "outcomes that are known"),
