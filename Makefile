@@ -2,19 +2,27 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench experiments clean
+.PHONY: demo test test-all lint docs bench experiments studies clean
 
 demo: .venv/installed
 	$(BIN)/unbin demo
 
 test: .venv/installed-dev lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+# Clusters, browsers, killed processes and simulated claims too: five minutes more.
+test-all: .venv/installed-dev lint
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/installed-dev
-	$(BIN)/ruff check src tests benchmarks experiments
-	$(BIN)/ruff format --check src tests benchmarks experiments
+	$(BIN)/ruff check src tests benchmarks experiments studies docs
+	$(BIN)/ruff format --check src tests benchmarks experiments studies docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The documentation, docs/_build/html/index.html; a warning is an error.
+docs: .venv/installed-docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet docs docs/_build/html
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py
@@ -23,6 +31,7 @@ bench: .venv/installed-dev
 	$(BIN)/python benchmarks/choice.py
 	$(BIN)/python benchmarks/weights.py
 	$(BIN)/python benchmarks/cores.py
+	$(BIN)/python benchmarks/many.py
 	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/out_of_core.py
 	$(BIN)/python benchmarks/wide.py
@@ -36,6 +45,11 @@ experiments: .venv/installed-dev
 	$(BIN)/python experiments/figure5.py
 	$(BIN)/python experiments/figure6.py
 
+# The leaderboard: what is not in studies/results.csv yet, then docs/studies.md and its picture.
+studies: .venv/installed-dev
+	$(BIN)/python -m studies.run
+	$(BIN)/python -m studies.page
+
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --editable ".[formulas,plots]"
@@ -46,5 +60,11 @@ experiments: .venv/installed-dev
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
 	@touch .venv/installed $@
 
+.venv/installed-docs: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	@touch .venv/installed $@
+
 clean:
+	rm -rf docs/_build docs/api/generated docs/auto_gallery
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
