@@ -26,9 +26,9 @@ from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import level_error, solve_means
-from unbin.likelihood.mirrors import Solve, has_mirrors, likeliest_root
+from unbin.likelihood.mirrors import Sides, has_mirrors, likeliest_root, spread_over
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
-from unbin.likelihood.quasi_score import log_score, score_sums
+from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
 from unbin.likelihood.specification import UNTESTED, Test, specify, testable
@@ -127,10 +127,9 @@ def fit_likelihood(
     if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
-        if n_features is not None and has_mirrors(problem, result, n_features):
-            result, unclear = likeliest_root(
-                problem, result, n_features, _from_image(problem, penalty, tol, max_iter)
-            )
+        if n_features is not None and has_mirrors([problem], result.status, n_features):
+            sides = _sides(problem, n_features, penalty, tol, max_iter)
+            result, unclear = likeliest_root(result, sides)
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
             problem, result = _effects_first(problem, result, penalty, tol, max_iter)
             rootless = True
@@ -162,14 +161,27 @@ def fit_likelihood(
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
-def _from_image(problem: Problem, penalty: FloatArray, tol: float, max_iter: int) -> Solve:
-    """Return how the quasi-score is solved from the mirror image of a root."""
+def _sides(
+    problem: Problem, n_features: int, penalty: FloatArray, tol: float, max_iter: int
+) -> Sides:
+    """Return how roots of other signs are looked for in one table."""
 
     def solve_from(free: FloatArray) -> ScoringResult:
         cap = step_scale(problem, free)
         return solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
 
-    return solve_from
+    def dispersion(sums: ScoreSums) -> float:
+        return spread_over(float(sums.block_misfit.sum()), float(sums.block_df.sum()), problem)
+
+    return Sides(
+        slopes_of(problem),
+        n_features,
+        problem.design.block_means[:, :-1],
+        problem.counts.n,
+        solve_from,
+        lambda sums: problem.n_people * log_score(problem, sums),
+        dispersion,
+    )
 
 
 def _needs_levels(problem: Problem, fit: LikelihoodFit) -> bool:

@@ -5,13 +5,13 @@ its standard error is above a fifth of the outcome's standard deviation on the l
 that of the feature, and *estimated* otherwise: its own size has no part in it.
 
 A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged or
-whose sign is not told (:mod:`unbin.likelihood.mirrors`), or fails a specification test: that of the shape at 3 % (5 % with fewer than 100 blocks), that of
-contextual effects at 0.1 %, or an extension at 1 % (over all that are tested) that would move a
-slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that
-flags about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that
-are harmless, and names the cause once a test has spoken. What cannot be told from one table, such
-as a floor inside an open bin, is told by none of these. Of several tables the covariance is the
-model's: there a Q/df above 3 speaks against the fit.
+whose sign is not told (:mod:`unbin.likelihood.mirrors`), or fails a specification test: that of the
+shape at 3 % (5 % with fewer than 100 blocks), that of contextual effects at 0.1 %, or an extension
+at 1 % (over all that are tested) that would move a slope by more than its standard error, or at
+0.01 % by a fifth of it. Over right models that flags about 4 % (experiments/trust.py). Q/df has no
+part in it either: it is large in most fits that are harmless, and names the cause once a test has
+spoken. What cannot be told from one table, such as a floor inside an open bin, is told by none of
+these. Of several tables the covariance is the model's: there a Q/df above 3 speaks against the fit.
 """
 
 from __future__ import annotations
