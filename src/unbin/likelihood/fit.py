@@ -166,9 +166,9 @@ def _sides(
 ) -> Sides:
     """Return how roots of other signs are looked for in one table."""
 
-    def solve_from(free: FloatArray) -> ScoringResult:
-        cap = step_scale(problem, free)
-        return solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    def solve_from(free: FloatArray, rough: float | None) -> ScoringResult:
+        cap, at = step_scale(problem, free), tol if rough is None else rough
+        return solve_quasi_score(problem, free, penalty, cap=cap, tol=at, max_iter=max_iter)
 
     def dispersion(sums: ScoreSums) -> float:
         return spread_over(float(sums.block_misfit.sum()), float(sums.block_df.sum()), problem)

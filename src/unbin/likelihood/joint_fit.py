@@ -153,7 +153,7 @@ def _sides(
         n_features,
         start.means[:, :-1],
         start.people,
-        lambda free: _solve(problem, free, penalty, tol, max_iter),
+        lambda free, rough: _solve(problem, free, penalty, rough or tol, max_iter),
         lambda sums: n_people * joint_log_score(problem, sums),
         lambda sums: spread_over(sums.misfit, sums.df, problem.first),
     )

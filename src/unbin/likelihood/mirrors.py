@@ -1,13 +1,15 @@
-"""Roots on the other side: the same effects between blocks, opposite ones within them.
+"""Roots of other signs: the same effects between blocks, other ones within them.
 
 With contextual effects the slopes of features come from the shape of the blocks' histograms. Where
-features are about symmetric that tells the size of a slope much better than its sign, and the
-quasi-score has a root for either. The start is made of levels, and leads to the root whose signs
-are those between blocks, however unlikely it makes the counts.
+features are about symmetric, or much alike, that tells how strong all of them are together much
+better than which of them is, and with which sign: the quasi-score has several roots. The start is
+made of levels, and leads to the root whose signs are those between blocks, however unlikely it
+makes the counts.
 
-So the mirror images of a root are tried, all slopes turned at once and one by one, with contextual
-slopes that leave the level of every block where it is; a slope that the levels of another table
-tell has no such image. The root under which the counts are likeliest is the estimate. Another one
+So scoring starts again from mirror images of a root, all slopes turned at once and one by one, and
+with the whole strength given to a single feature, one after the other and with either sign, always
+with contextual slopes that leave the level of every block where it is; a slope that the levels of
+another table tell stays. The root under which the counts are likeliest is the estimate. Another one
 that is about as likely, outside the interval of a slope, means that its sign is not told.
 """
 
@@ -30,6 +32,8 @@ _FAR = 2.0
 """Standard errors of a slope beyond which another root contradicts its interval."""
 _TOLD = 0.1
 """Share of a turned slope's levels, squared, that contextual slopes may leave unexplained."""
+_ROUGH = 1e-2
+"""Tolerance of roots that are only compared."""
 _ROUNDS = 3
 """A likelier root has mirror images of its own."""
 
@@ -47,7 +51,7 @@ class Sides:
         Block means of the columns, of the blocks of all tables.
     people : (B,)
     solve : callable
-        Solves the quasi-score from some free parameters.
+        Solves the quasi-score from some free parameters, to some tolerance or to that of the fit.
     log_likelihood : callable
         Of the counts, at the sums of a result, in nats.
     dispersion : callable
@@ -58,16 +62,40 @@ class Sides:
     n_features: int
     means: FloatArray
     people: IntArray
-    solve: Callable[[FloatArray], ScoringResult]
+    solve: Callable[[FloatArray, float | None], ScoringResult]
     log_likelihood: Callable[[Any], float]
     dispersion: Callable[[Any], float]
 
+    def moved(self, free: FloatArray, slopes: FloatArray) -> FloatArray:
+        """Return free parameters with other slopes of features, levels left where they are."""
+        d, changed = self.n_features, free.copy()
+        change = slopes - free[self.slopes][:d]
+        changed[self.slopes] += np.concatenate([change, -self._carried() @ change])
+        return changed
+
+    def untold(self) -> BoolArray:
+        """Mark features whose slopes can be moved so that levels hardly move, (d,)."""
+        levels, d = self._levels(), self.n_features
+        left = levels[:, :d] - levels[:, d:] @ self._carried()
+        share = (left**2).sum(axis=0) / np.maximum((levels[:, :d] ** 2).sum(axis=0), 1e-300)
+        return np.asarray(share <= _TOLD)
+
+    def _levels(self) -> FloatArray:
+        """Return the block means of columns about their means, the more people the heavier."""
+        weight = self.people / self.people.sum()
+        return np.asarray(np.sqrt(weight)[:, None] * (self.means - weight @ self.means))
+
+    def _carried(self) -> FloatArray:
+        """Return the contextual slopes, (n_contextual, d), that do to levels what features do."""
+        levels, d = self._levels(), self.n_features
+        return np.asarray(np.linalg.lstsq(levels[:, d:], levels[:, :d])[0])
+
 
 def has_mirrors(tables: Sequence[Problem], status: Status, n_features: int | None) -> bool:
-    """Tell whether a root has contextual slopes, and tables by which it can be compared."""
+    """Tell whether a fit has contextual slopes, and tables by which its roots can be compared."""
     contextual = n_features is not None and n_features < len(tables[0].design.scale)
     compared = (t.order is None and t.means is None and t.counts.low is None for t in tables)
-    return contextual and status is Status.CONVERGED and all(compared)
+    return contextual and status is not Status.INTERRUPTED and all(compared)
 
 
 def spread_over(misfit: float, df: float, problem: Problem) -> float:
@@ -77,40 +105,52 @@ def spread_over(misfit: float, df: float, problem: Problem) -> float:
 
 
 def likeliest_root(result: ScoringResult, sides: Sides) -> tuple[ScoringResult, BoolArray]:
-    """Return the likeliest root that mirror images of one lead to.
+    """Return the likeliest of the roots that other starts lead to, from where scoring ended.
 
-    Also slopes of features, (d,), of which another one that is about as likely says the opposite.
+    Also slopes of features, (d,), of which a root that is about as likely says the opposite.
     """
-    roots, best, n_iter = [result], result, result.n_iter
+    roots = [result] if result.status is Status.CONVERGED else []
+    best, n_iter, starts = result, result.n_iter, [*_images(result.free, sides)]
+    starts += _axes(result.free, sides)
     for _ in range(_ROUNDS):
-        found = [sides.solve(image) for image in _images(best.free, sides)]
+        found = [sides.solve(start, _ROUGH) for start in starts]
         n_iter += sum(each.n_iter for each in found)
         roots += [each for each in found if each.status is Status.CONVERGED]
-        likeliest = max(roots, key=lambda each: sides.log_likelihood(each.sums))
+        likeliest = max(roots, key=lambda each: sides.log_likelihood(each.sums), default=best)
         if likeliest is best:
             break
-        best = likeliest
-    return replace(best, n_iter=n_iter), _unclear(best, roots, sides)
+        best, starts = likeliest, [*_images(likeliest.free, sides)]
+    unclear = _unclear(best, roots, sides)
+    if best is not result:
+        exact = sides.solve(best.free, None)
+        best, n_iter = exact, n_iter + exact.n_iter
+    return replace(best, n_iter=n_iter), unclear
 
 
 def _images(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
-    """Yield mirror images of a root: all slopes turned that can be, then each of them."""
-    d, weight = sides.n_features, sides.people / sides.people.sum()
-    centred = np.sqrt(weight)[:, None] * (sides.means - weight @ sides.means)
-    moved = centred[:, :d] * (-2 * free[sides.slopes][:d])
-    held = np.linalg.lstsq(centred[:, d:], -moved)[0]  # contextual slopes, one column per feature
-    left = ((moved + centred[:, d:] @ held) ** 2).sum(axis=0)
-    can = left <= _TOLD * (moved**2).sum(axis=0)
+    """Yield mirror images of free parameters: all slopes turned that can be, then each of them."""
+    d, slopes = sides.n_features, free[sides.slopes][: sides.n_features]
+    can = sides.untold()
     singles = list(np.eye(d, dtype=bool)[can])
     for turned in singles if len(singles) < 2 else [can, *singles]:
-        image = free.copy()
-        change = np.concatenate([-2 * free[sides.slopes][:d] * turned, held @ turned])
-        image[sides.slopes] += change
-        yield image
+        yield sides.moved(free, np.where(turned, -slopes, slopes))
+
+
+def _axes(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
+    """Yield free parameters with the strength of all untold slopes on one of them."""
+    slopes, can = free[sides.slopes][: sides.n_features], sides.untold()
+    if can.sum() < 2:
+        return
+    strength = float(np.sqrt((slopes[can] ** 2).sum()))
+    for j in np.flatnonzero(can):
+        for sign in (1.0, -1.0):
+            yield sides.moved(free, np.where(can, np.eye(len(can))[j] * sign * strength, slopes))
 
 
 def _unclear(best: ScoringResult, roots: list[ScoringResult], sides: Sides) -> BoolArray:
     """Mark slopes that a root about as likely as the best one turns, beyond their intervals."""
+    if not roots:
+        return np.zeros(sides.n_features, dtype=bool)
     dispersion = sides.dispersion(best.sums)
     variance = dispersion * np.diag(np.linalg.pinv(best.sums.information))
     features = slice(sides.slopes.start, sides.slopes.start + sides.n_features)

@@ -1,0 +1,132 @@
+"""Effects within blocks whose sign is not that between them."""
+
+import numpy as np
+import pytest
+
+import unbin
+from unbin.likelihood import fit, joint_fit, mirrors
+from unbin.likelihood.mirrors import Sides
+
+pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.SpecificationWarning")
+SLOPES = np.array([1.0, 0.4])
+TOLD = "does not tell the sign"
+
+
+def people(seed=0, *, skewed=False, family="gaussian", n_blocks=60, size=50):
+    """Draw people whose block turns the effect of the first feature: 1 within, -1 between."""
+    rng = np.random.default_rng(seed)
+    block = np.repeat([f"{b:03d}" for b in range(n_blocks)], size)
+    level = 0.5 * rng.normal(size=(n_blocks, 2)).repeat(size, axis=0)
+    own = rng.gamma(2, size=level.shape) - 2 if skewed else rng.normal(size=level.shape)
+    eta = (own + level) @ SLOPES - 2 * level[:, 0]
+    if family == "binomial":
+        return own + level, rng.binomial(20, 1 / (1 + np.exp(-eta))), block
+    return own + level, eta + rng.normal(size=len(eta)), block
+
+
+def fitted(X, *tables, family="gaussian", **settings):
+    trials = {"n_trials": 20} if family == "binomial" else {}
+    model = unbin.AggregatedGLM(family, contextual=True, **trials, **settings)
+    return model.fit(X, unbin.join(*tables) if len(tables) > 1 else tables[0])
+
+
+def by(y, labels):
+    return unbin.aggregate(y, labels, bins=6).align(labels)
+
+
+def unclear(model):
+    return any(TOLD in reason for reason in model.diagnostics_.reasons)
+
+
+@pytest.mark.parametrize("drawn", [{"family": "binomial"}, {"skewed": True}])
+def test_the_likelier_sign_is_the_estimate(drawn, monkeypatch):
+    family = drawn.get("family", "gaussian")
+    X, y, block = people(**drawn)
+    model = fitted(X, by(y, block), family=family)
+    assert not unclear(model)
+    assert np.abs(model.coef_ - SLOPES).max() < 3 * model.standard_errors_.max()
+    monkeypatch.setattr(fit, "has_mirrors", lambda *_: False)
+    wrong = fitted(X, by(y, block), family=family)
+    assert wrong.coef_[0] < -0.3  # that between blocks
+    assert wrong.diagnostics_.log_score < model.diagnostics_.log_score
+
+
+def test_a_sign_that_the_table_does_not_tell_is_not_trusted(monkeypatch):
+    X, y, block = people(seed=3)
+    model = fitted(X, by(y, block))
+    assert unclear(model)
+    assert not model.diagnostics_.trusted
+    assert "x0" in " ".join(model.diagnostics_.reasons)
+    monkeypatch.setattr(mirrors, "_LEAST", 0.0)
+    assert not unclear(fitted(X, by(y, block)))
+
+
+def test_a_root_within_the_interval_contradicts_nothing(monkeypatch):
+    X, y, block = people(seed=3)
+    monkeypatch.setattr(mirrors, "_FAR", 1e6)
+    assert not unclear(fitted(X, by(y, block)))
+
+
+def test_a_second_table_of_another_feature_leaves_the_sign_to_shapes(monkeypatch):
+    X, y, block = people(family="binomial")
+    sex = (X[:, 1] > 0).astype(int)
+    tables = by(y, block), by(y, sex)
+    model = fitted(X, *tables, family="binomial")
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.1)
+    monkeypatch.setattr(joint_fit, "has_mirrors", lambda *_: False)
+    assert fitted(X, *tables, family="binomial").coef_[0] < -0.5
+
+
+def test_a_table_by_the_feature_tells_the_sign_and_nothing_is_tried(monkeypatch):
+    X, y, block = people(seed=3)
+    groups = [np.digitize(x, [-1, 0, 1]) for x in X.T]
+    tried = []
+    images = mirrors._images
+    monkeypatch.setattr(
+        mirrors, "_images", lambda *args: [tried.append(each) or each for each in images(*args)]
+    )
+    model = fitted(X, by(y, block), by(y, groups[0]), by(y, groups[1]))
+    assert tried == []
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.15)
+    monkeypatch.setattr(mirrors, "_TOLD", np.inf)
+    fitted(X, by(y, block), by(y, groups[0]), by(y, groups[1]))
+    assert len(tried) >= 3
+
+
+def sides(means, people_of_blocks):
+    return Sides(slice(1, 5), 2, means, people_of_blocks, None, None, None)
+
+
+def test_images_turn_slopes_and_leave_levels():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(30, 2))
+    means, free = np.column_stack([features, 2 * features]), np.array([0.3, 1.0, -0.5, 0.2, 0.7])
+    found = list(mirrors._images(free, sides(means, np.full(30, 9))))
+    signs = [np.sign(image[1:3] * free[1:3]).tolist() for image in found]
+    assert signs == [[-1, -1], [-1, 1], [1, -1]]
+    for image in found:
+        np.testing.assert_allclose(np.abs(image[:3]), np.abs(free[:3]))
+        np.testing.assert_allclose(means @ image[1:], means @ free[1:], atol=1e-12)
+
+
+def test_slopes_that_another_table_tells_are_not_turned():
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(30, 2))
+    other = np.array([[1.0, 0.0, 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])  # two groups of feature 0
+    means = np.vstack([np.column_stack([features, features]), other])
+    size = np.append(np.full(30, 10), [150, 150])
+    free = np.array([0.3, 1.0, -0.5, 0.2, 0.7])
+    (image,) = mirrors._images(free, sides(means, size))
+    np.testing.assert_allclose(image[1:3], [1.0, 0.5])
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_no_start_leads_to_a_likelier_root(seed):
+    X, y, block = people(seed, family="binomial", n_blocks=40)
+    target = by(y, block)
+    best = fitted(X, target, family="binomial").diagnostics_.log_score
+    rng = np.random.default_rng(seed)
+    for _ in range(6):
+        start = np.append(rng.normal(size=5), [])
+        found = fitted(X, target, family="binomial", start=start).diagnostics_.log_score
+        assert found <= best + 1e-6
