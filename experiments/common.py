@@ -8,17 +8,20 @@ import os
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import threadpool_limits
 
 import unbin
+from unbin import plots
 from unbin._checks import available_threads
 from unbin.exceptions import IdentificationWarning, SpecificationWarning
 from unbin.families import BregmanFamily, get_family
@@ -105,10 +108,28 @@ def report(name: str, rows: list[dict], *, store: bool) -> None:
     for line in cells:
         print("  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)))
     if store:
-        RESULTS.mkdir(exist_ok=True)
-        with (RESULTS / f"{name}.csv").open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows(cells)
+        _write(RESULTS / f"{name}.csv", cells)
+
+
+def read(path: Path) -> list[dict]:
+    """Return the rows of a stored table, none where there is no file; numbers are numbers."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+
+
+def _value(text: str) -> int | float | str:
+    for kind in (int, float):
+        with suppress(ValueError):
+            return kind(text)
+    return text
+
+
+def _write(path: Path, cells: list[list[str]]) -> None:
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(cells)
 
 
 def divergence(family: str, y: np.ndarray, mean: np.ndarray, n_trials: int = 1) -> float:
@@ -141,25 +162,83 @@ def data_folder() -> str | None:
     return folder
 
 
-Result = tuple[list[dict], dict[str, Figure]]
+Result = tuple[list[dict], list[dict]]
+"""What a figure's script found: the rows of its table, and what else its pictures show."""
+Drawing = Callable[[list[dict], list[dict]], dict[str, Figure]]
 
 
-def draw_and_store(name: str, doc: str, run: Callable[[int, bool], Result], default: int) -> None:
-    """Run a figure's script: print its table, and store table and pictures of a full run."""
+def draw_and_store(
+    name: str, doc: str, run: Callable[[int, bool], Result], draw: Drawing, default: int
+) -> None:
+    """Run a figure's script: print its table, and store table and pictures of a full run.
+
+    The table is results/<name>.csv; what the pictures show beside it is figures/<name>.csv. With
+    ``--redraw`` pictures are drawn of what these files hold, and nothing is computed.
+    """
     threadpool_limits(limits=1)
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--runs", type=int, default=default, help=f"full number: {default}")
     parser.add_argument("--quick", action="store_true", help="few people; stores nothing")
+    parser.add_argument("--redraw", action="store_true", help="draw what is stored")
     args = parser.parse_args()
-    rows, figures = run(args.runs, args.quick)
     full = args.runs >= default and not args.quick
-    report(name, rows, store=full)
-    if full:
-        FIGURES.mkdir(exist_ok=True)
-        for title, figure in figures.items():
+    if not args.redraw:
+        rows, shown = run(args.runs, args.quick)
+        report(name, rows, store=full)
+        if full and shown:
+            cells = [list(shown[0]), *([_text(cell) for cell in row.values()] for row in shown)]
+            _write(FIGURES / f"{name}.csv", cells)
+    if full or args.redraw:
+        stored = read(RESULTS / f"{name}.csv"), read(FIGURES / f"{name}.csv")
+        for title, figure in draw(*stored).items():
+            FIGURES.mkdir(exist_ok=True)
             save(figure, FIGURES / f"{title}.svg")
+
+
+LOOKS = {  # marker, colour, line; the same in every panel of figures 2 to 5
+    "matching": ("v", "#c8473a", "-"),
+    "likelihood": ("o", "#0b4f9e", "-"),
+    "gaussian, matching": ("v", "#c8473a", "-"),
+    "gaussian, likelihood": ("o", "#0b4f9e", "-"),
+    "ordinal, likelihood": ("s", "#3f8fe0", "-"),
+    "poisson, matching": ("^", "#d98a00", "-"),
+    "poisson, likelihood": ("D", "#2e8b57", "-"),
+    "fully observed": ("", "black", "-"),
+    "pooled mean": ("", "black", ":"),
+}
+HIGHEST = 2.5
+"""Panels of errors end at so many times the error of the pooled mean."""
+
+
+def draw_errors(ax: Axes, bins, lines: dict, highest: float, reach: dict | None = None) -> None:
+    """Draw errors by bins with the looks of their names, without a legend and labels."""
+    plots.errors_by_bins(bins, lines, ax=ax)
+    ax.get_legend().remove()
+    for line, name in zip(list(ax.lines), lines, strict=True):
+        marker, colour, style = LOOKS[name]
+        line.set(marker=marker, color=colour, linestyle=style, label=name)
+        if reach and marker:  # bands of two standard errors
+            low, high = (np.asarray(lines[name]) + k * np.asarray(reach[name]) for k in (-1, 1))
+            ax.fill_between(bins, low, high, color=colour, alpha=0.15, linewidth=0)
+    ax.set_xscale("log")
+    ax.set_xticks(bins, [str(k) for k in bins])
+    ax.minorticks_off()
+    ax.set_ylim(0, highest)
+    ax.set_xlabel("")
+    ax.set_ylabel("")
+
+
+def legend_beside(figure: Figure) -> None:
+    """Put one legend for all panels to their right."""
+    found = {}
+    for ax in figure.axes:
+        handles, names = ax.get_legend_handles_labels()
+        found |= dict(zip(names, handles, strict=True))
+    order = [name for name in LOOKS if name in found]
+    order += [name for name in found if name not in LOOKS]
+    figure.legend([found[name] for name in order], order, loc="outside right upper", frameon=False)
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -16,6 +16,7 @@ the number of folds.
 from __future__ import annotations
 
 import numpy as np
+from matplotlib.figure import Figure
 
 import common
 import real
@@ -64,8 +65,12 @@ def run(runs: int, quick: bool) -> common.Result:
     if folder is None:
         raise SystemExit(0)
     rows = [row for each in studies(folder, quick) for row in real.errors(each, runs)]
-    return rows, {f"figure4_{side}": real.draw(rows, side) for side in ("train", "test")}
+    return rows, []
+
+
+def draw(rows: list[dict], shown: list[dict]) -> dict[str, Figure]:  # noqa: ARG001
+    return real.draw(rows, "figure4")
 
 
 if __name__ == "__main__":
-    common.draw_and_store("figure4", __doc__, run, 5)
+    common.draw_and_store("figure4", __doc__, run, draw, 5)

@@ -27,6 +27,10 @@ from unbin import plots
 from unbin.datasets import load_synpuf
 from unbin.datasets.synpuf import states
 
+TITLES = {
+    "synpuf": "Carrier reimbursement of Californians",
+    "sparcs": "Charges of New York inpatients",
+}
 PUBLISHED = 10
 COMPARED = 20
 CASES = (  # family, method, whether a table per block
@@ -73,39 +77,72 @@ def run(runs: int, quick: bool) -> common.Result:  # noqa: ARG001
     folder = common.data_folder()
     if folder is None:
         raise SystemExit(0)
-    rows, figures = [], {}
+    rows, shown = [], []
     for name, X, y, blocks in data(folder, quick):
         edges = equal_width(y)
-        panels = []
         for family, method, per_block in CASES:
             places = blocks if per_block else np.full(len(y), real.EVERYBODY)
             for what, z in recover(X, y, places, family, method).items():
-                row = {"data": name, "people": len(y), "blocks": len(np.unique(places))}
-                row |= {"family": family, "method": method, "recovered": what}
+                panel = {"data": name, "blocks": len(np.unique(places)), "family": family}
+                panel |= {"method": method, "recovered": what}
+                row = {"data": name, "people": len(y)} | panel
                 finite = np.concatenate([[-1e300], edges[1:-1], [1e300]])
                 row |= {"misplaced": misplaced(z, y, finite)}
                 row |= {"error_over_pooled_mean": float(np.mean((z - y) ** 2) / np.var(y))}
                 rows.append(row)
-                panels.append((row, z))
-        figures[f"figure6_{name}"] = _draw(panels, y, edges)
-    return rows, figures
+                counts = {"true": _count(y, edges), "found": _count(z, edges)}
+                counts = {key: " ".join(map(str, count)) for key, count in counts.items()}
+                ends = {"edges": " ".join(f"{edge:.4g}" for edge in edges[1:-1])}
+                shown.append(panel | ends | counts)
+    return rows, shown
 
 
-def _draw(panels, y, edges) -> Figure:
-    figure = Figure(figsize=(13, 2.9 * -(-len(panels) // 2)), layout="constrained")
-    axes = figure.subplots(-(-len(panels) // 2), 2).ravel()
-    for ax in axes[len(panels) :]:
-        ax.set_axis_off()
-    for ax, (row, z) in zip(axes, panels, strict=False):
-        plots.recovered(z, y, edges, ax=ax)
-        word = "block" if row["blocks"] == 1 else "blocks"
-        ax.set_title(
-            f"{row['family']} {row['method']}, {row['blocks']} {word}: {row['recovered']}",
-            fontsize=10,
-            pad=24,
-        )
-    return figure
+def _count(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """Count values in bins that hold their upper edge."""
+    place = np.searchsorted(edges[1:-1], values, side="left")
+    return np.bincount(place, minlength=len(edges) - 1)
+
+
+def draw(rows: list[dict], shown: list[dict]) -> dict[str, Figure]:
+    """Draw a figure for each data set, a panel for each way of recovering."""
+    figures = {}
+    for name in dict.fromkeys(row["data"] for row in rows):
+        chosen = [pair for pair in zip(rows, shown, strict=True) if pair[0]["data"] == name]
+        height = -(-len(chosen) // 2)
+        figure = Figure(figsize=(13, 2.5 * height + 0.6), layout="constrained")
+        panels = figure.subplots(height, 2, sharey=True).ravel()
+        for ax in panels[len(chosen) :]:
+            ax.set_axis_off()
+        for ax, pair in zip(panels, chosen, strict=False):
+            _draw(ax, *pair)
+        figure.suptitle(f"{TITLES[name]}: people in {COMPARED} bins that nobody published")
+        figure.supxlabel("log amount")
+        figure.supylabel("people")
+        common.legend_beside(figure)
+        figures[f"figure6_{name}"] = figure
+    return figures
+
+
+def _draw(ax, row: dict, panel: dict) -> None:
+    inner = np.array(panel["edges"].split(), dtype=float)
+    place = np.arange(len(inner) + 1)
+    for name, key, shift, colour in (
+        ("true", "true", -0.2, plots.PALE),
+        ("recovered", "found", 0.2, plots.BLUE),
+    ):
+        counts = np.array(panel[key].split(), dtype=int)
+        ax.bar(place + shift, counts, 0.4, color=colour, label=name)
+    ax.set_xlim(-0.6, len(inner) + 0.6)
+    some = slice(0, None, 3)
+    ax.set_xticks(place[1:][some] - 0.5, [f"{edge:.2f}" for edge in inner[some]])
+    ax.spines[["top", "right"]].set_visible(False)
+    table = "one block" if row["blocks"] == 1 else f"{row['blocks']} blocks"
+    ax.set_title(
+        f"{row['family']} {row['method']}, {table}, {row['recovered']}: "
+        f"{100 * row['misplaced']:.0f} % in a wrong bin",
+        fontsize=10,
+    )
 
 
 if __name__ == "__main__":
-    common.draw_and_store("figure6", __doc__, run, 1)
+    common.draw_and_store("figure6", __doc__, run, draw, 1)

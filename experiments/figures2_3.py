@@ -17,6 +17,8 @@ The claim: the error falls as the histogram becomes finer, with diminishing retu
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.special import expit
@@ -24,7 +26,6 @@ from sklearn.model_selection import KFold
 
 import common
 import unbin
-from unbin import plots
 from unbin.datasets import simulate
 
 FAMILIES = {  # intercept, trials
@@ -96,30 +97,41 @@ def data_set(family: str, noisy: bool, n: int, bins: tuple[int, ...], seed: int)
 
 def run(runs: int, quick: bool) -> common.Result:
     n, bins = (200, (2, 5)) if quick else (2000, BINS)
-    rows, figures = [], {}
-    pictures = {2: "training", 3: "test"}
-    for number in pictures:
-        figures[f"figure{number}"] = Figure(figsize=(14, 15), layout="constrained")
-    panels = {number: figures[f"figure{number}"].subplots(4, 3) for number in pictures}
-    for j, family in enumerate(FAMILIES):
-        for i, noisy in enumerate((False, True)):
-            sets = [data_set(family, noisy, n, bins, seed) for seed in range(runs)]
-            floor = np.array([each["floor"] for each in sets])
-            nothing = np.array([each["mean"] for each in sets])
-            for b, per_block in enumerate((False, True)):
-                lines = {}
-                for method in METHODS:
-                    table = np.array([[each[per_block, method, k] for k in bins] for each in sets])
-                    lines[method] = table
-                    rows += _rows(
-                        family, noisy, n // 40 if per_block else 1, method, bins, table, floor,
-                        nothing,
-                    )  # fmt: skip
-                for s, number in enumerate(pictures):
-                    title = f"{family}, {'noisy' if noisy else 'noise-free'}, "
-                    title += f"{n // 40} blocks" if per_block else "one block"
-                    _draw(panels[number][2 * i + b, j], bins, lines, floor, nothing, s, title)
-    return rows, figures
+    rows, shown = [], []
+    for family, noisy in product(FAMILIES, (False, True)):
+        sets = [data_set(family, noisy, n, bins, seed) for seed in range(runs)]
+        floor = np.array([each["floor"] for each in sets])
+        nothing = np.array([each["mean"] for each in sets])
+        for per_block in (False, True):
+            blocks = n // 40 if per_block else 1
+            panel = {"family": family, "noise": "yes" if noisy else "no", "blocks": blocks}
+            lines = {}
+            for method in METHODS:
+                table = np.array([[each[per_block, method, k] for k in bins] for each in sets])
+                lines[method] = table
+                rows += _rows(family, noisy, blocks, method, bins, table, floor, nothing)
+            for name, each in (("fully observed", floor), ("pooled mean", nothing)):
+                lines[name] = np.repeat(each[:, None], len(bins), axis=1)
+            for name, table in lines.items():
+                shown += [panel | {"line": name} | line for line in _lines(bins, table)]
+    return rows, shown
+
+
+def _lines(bins: tuple[int, ...], table: np.ndarray) -> list[dict]:
+    """Return means over data sets, and twice their standard errors."""
+    mean = table.mean(axis=0)
+    spread = table.std(axis=0, ddof=1) if len(table) > 1 else np.zeros_like(mean)
+    reach = 2 * spread / np.sqrt(len(table))
+    return [
+        {
+            "bins": k,
+            "train": float(mean[b, 0]),
+            "train_reach": float(reach[b, 0]),
+            "test": float(mean[b, 1]),
+            "test_reach": float(reach[b, 1]),
+        }
+        for b, k in enumerate(bins)
+    ]
 
 
 def _rows(family, noisy, blocks, method, bins, table, floor, nothing) -> list[dict]:
@@ -143,17 +155,41 @@ def _rows(family, noisy, blocks, method, bins, table, floor, nothing) -> list[di
     ]
 
 
-def _draw(ax, bins, lines, floor, nothing, s, title) -> None:
-    errors = {name: table[:, :, s] for name, table in lines.items()}
-    errors["fully observed"] = np.repeat(floor[:, s : s + 1], len(bins), axis=1)
-    errors["pooled mean"] = np.repeat(nothing[:, s : s + 1], len(bins), axis=1)
-    ax = plots.errors_by_bins(bins, errors, ax=ax)
-    ax.set_xscale("log")
-    ax.set_xticks(bins, [str(k) for k in bins])
-    ax.minorticks_off()
-    ax.set_ylim(0, 2.5 * float(nothing[:, s].mean()))
-    ax.set_title(title, fontsize=10)
+def draw(rows: list[dict], shown: list[dict]) -> dict[str, Figure]:  # noqa: ARG001
+    """Draw figures 2 and 3: a column for each family, a row for each kind of data and table."""
+    blocks = sorted({line["blocks"] for line in shown})
+    figures = {}
+    for name, side, title in (("figure2", "train", "Training"), ("figure3", "test", "Test")):
+        figure = figures[name] = Figure(figsize=(14, 14), layout="constrained")
+        panels = figure.subplots(4, 3)
+        for (i, (noise, b)), (j, family) in product(
+            enumerate(product(("no", "yes"), blocks)), enumerate(FAMILIES)
+        ):
+            wanted = {"family": family, "noise": noise, "blocks": b}
+            some = [line for line in shown if wanted.items() <= line.items()]
+            _draw(panels[i, j], some, side)
+            kind = "noise-free" if noise == "no" else "noisy"
+            table = "one block" if b == 1 else f"{b} blocks"
+            panels[i, j].set_title(f"{family}, {kind}, {table}", fontsize=10)
+        figure.suptitle(
+            f"{title} error by bins; bands are two standard errors over data sets, "
+            f"panels end at {common.HIGHEST:g} times the error of the pooled mean"
+        )
+        figure.supxlabel("bins published")
+        figure.supylabel("error")
+        common.legend_beside(figure)
+    return figures
+
+
+def _draw(ax, some: list[dict], side: str) -> None:
+    bins = sorted({line["bins"] for line in some})
+    lines, reach = {}, {}
+    for name in dict.fromkeys(line["line"] for line in some):
+        own = [line for line in some if line["line"] == name]
+        lines[name] = [line[side] for line in own]
+        reach[name] = [line[f"{side}_reach"] for line in own]
+    common.draw_errors(ax, bins, lines, common.HIGHEST * lines["pooled mean"][0], reach)
 
 
 if __name__ == "__main__":
-    common.draw_and_store("figures2_3", __doc__, run, 5)
+    common.draw_and_store("figures2_3", __doc__, run, draw, 5)

@@ -35,14 +35,15 @@ def main():
     from matplotlib.figure import Figure
 
     people, outcome = simulate(np.random.default_rng(0))
-    county = unbin.aggregate(outcome, people["county"], bins=8)
+    edges = [-np.inf, -2, -1, 0, 1, 2, np.inf]
+    county = unbin.aggregate(outcome, people["county"], bins=edges)
     cells = unbin.aggregate(outcome, people[["age_group", "sex"]], bins=6)
     formula = "age + sex + income"
     one = unbin.glm(formula, people, {"county": county}, family="gaussian")
     tables = {"county": county, ("age_group", "sex"): cells}
     two = unbin.glm(formula, people, tables, family="gaussian")
 
-    figure = Figure(figsize=(11, 2.6), layout="constrained")
+    figure = Figure(figsize=(11, 2.8), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     unbin.plots.histogram(one, "001", ax=left)
     for ax, model in ((middle, one), (right, two)):
@@ -52,8 +53,14 @@ def main():
     left.set_title("One of 150 published histograms", fontsize=10)
     middle.set_title("Estimates from the table by county", fontsize=10)
     right.set_title("With a table by age and sex", fontsize=10)
-    handles, _ = right.get_legend_handles_labels()
-    figure.legend(handles, ["estimate", "truth"], loc="outside right upper", frameon=False)
+    left.tick_params(labelsize=10)
+    for label in (left.xaxis.label, left.yaxis.label):
+        label.set_size(10)
+    shown = dict(zip(*reversed(left.get_legend_handles_labels()), strict=True))
+    shown |= dict(zip(["estimate", "truth"], right.get_legend_handles_labels()[0], strict=True))
+    names = ["published", "fitted", "estimate", "truth"]
+    handles = [shown[name] for name in names]
+    figure.legend(handles, names, loc="outside right upper", frameon=False)
     figure.savefig(OUTPUT, metadata={"Date": None})
 
 

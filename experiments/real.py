@@ -11,7 +11,6 @@ from sklearn.model_selection import KFold
 
 import common
 import unbin
-from unbin import plots
 
 EVERYBODY = "everybody"
 MOST_PER_BLOCK = 25
@@ -112,11 +111,16 @@ def _most_bins(target: unbin.AggregatedTarget) -> int:
     return int(np.diff(target.release.histogram.start).max())
 
 
-def draw(rows: list[dict], side: str, columns: int = 3) -> Figure:
-    """Draw the errors of each study and kind of table, one panel each."""
+def draw(rows: list[dict], name: str, columns: int = 3) -> dict[str, Figure]:
+    """Draw training and test errors, a panel for each study and kind of table."""
+    words = {"train": "Training", "test": "Test"}
+    return {f"{name}_{side}": _draw(rows, side, words[side], columns) for side in words}
+
+
+def _draw(rows: list[dict], side: str, word: str, columns: int) -> Figure:
     keys = list(dict.fromkeys((row["study"], row["blocks"]) for row in rows))
     height = -(-len(keys) // columns)
-    figure = Figure(figsize=(4.8 * columns, 3.5 * height), layout="constrained")
+    figure = Figure(figsize=(4.3 * columns + 2, 3.2 * height + 0.6), layout="constrained")
     panels = np.atleast_1d(figure.subplots(height, columns)).ravel()
     for ax in panels[len(keys) :]:
         ax.set_axis_off()
@@ -130,12 +134,12 @@ def draw(rows: list[dict], side: str, columns: int = 3) -> Figure:
             lines[f"{family}, {method}"] = [own.get(k, np.nan) for k in bins]
         lines["fully observed"] = [some[0][f"{side}_floor"]] * len(bins)
         lines["pooled mean"] = [some[0]["test_pooled_mean"]] * len(bins)
-        plots.errors_by_bins(bins, lines, ax=ax)
-        ax.set_xlabel("bins asked for")  # quantile bins that coincide are published as one
-        ax.set_xscale("log")
-        ax.set_xticks(bins, [str(k) for k in bins])
-        ax.minorticks_off()
-        ax.set_ylim(0, 2.5 * some[0]["test_pooled_mean"])
-        word = "block" if blocks == 1 else "blocks"
-        ax.set_title(f"{study}, {blocks:,} {word}", fontsize=10)
+        common.draw_errors(ax, bins, lines, common.HIGHEST * some[0]["test_pooled_mean"])
+        table = "one block" if blocks == 1 else f"{blocks:,} blocks"
+        ax.set_title(f"{study}, {table}", fontsize=10, parse_math=False)
+    end = f"panels end at {common.HIGHEST:g} times the error of the pooled mean"
+    figure.suptitle(f"{word} error by bins; {end}")
+    figure.supxlabel("bins asked for")  # quantile bins that coincide are published as one
+    figure.supylabel("error")
+    common.legend_beside(figure)
     return figure

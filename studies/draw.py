@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from studies import registry
 from studies.releases import KINDS, label
@@ -28,11 +29,11 @@ BEYOND = 0.35
 
 
 def draw(rows: list[Row]) -> Figure:
-    """Return the picture."""
+    """Return the picture: a panel for each study, which says what it is about."""
     studies, methods = registry.studies(), registry.methods()
     names = [name for name in studies if any(row.study == name for row in rows)]
     height = -(-len(names) // COLUMNS)
-    figure = Figure(figsize=(13, 2.3 * height + 0.6), layout="constrained")
+    figure = Figure(figsize=(13, 2.4 * height + 0.6), layout="constrained")
     panels = figure.subplots(height, COLUMNS, squeeze=False).ravel()
     for ax in panels[len(names) :]:
         ax.set_axis_off()
@@ -82,15 +83,19 @@ def _panel(ax, study: registry.Study, rows: list[Row]) -> None:
             clip_on=False,
             zorder=3,
         )
-    for k in range(len(kinds) - 1):
-        ax.axhline(k + 0.5, color="#dddddd", lw=0.6, zorder=0)
-    ax.set_xlim(low - 0.04 * (top - low), top)
+    for k in range(0, len(kinds), 2):  # which marks belong to which release
+        ax.axhspan(k - 0.5, k + 0.5, color="#f1f3f5", lw=0, zorder=0)
+    ax.set_xlim(low - 0.06 * (top - low), top)
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     ax.set_yticks(range(len(kinds)), [_short(kind, study.family) for kind in kinds], fontsize=8)
     ax.set_ylim(len(kinds) - 0.5, -0.5)
     ax.tick_params(axis="x", labelsize=8)
     unit = {"votes": "people in a wrong cell, %", "binomial": "log loss over the oracle's"}
     ax.set_xlabel(unit.get(study.family, "error over the oracle's"), fontsize=8)
-    ax.set_title(study.label, fontsize=10, loc="left")
+    ax.set_title(study.label, fontsize=10, loc="left", weight="bold", pad=18)
+    about = study.about.partition("(")[0].strip().rstrip(".")
+    # a line longer than its panel runs on above the names beside the next one
+    ax.text(0, 1.03, about, transform=ax.transAxes, fontsize=8).set_in_layout(False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 

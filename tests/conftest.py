@@ -14,7 +14,8 @@ from tests.helpers.paths import EXPERIMENTS
 
 if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
     collect_ignore = ["test_claims.py", "test_figures.py", "test_stored.py", "test_studies.py"]
-    collect_ignore += ["likelihood/test_joint_coverage.py", "docs/test_pages.py"]
+    collect_ignore += ["docs/test_gallery.py", "docs/test_pages.py"]
+    collect_ignore += ["likelihood/test_joint_coverage.py"]
 
 SLOW = {
     "test_browser.py", "test_checkpoint_kills.py", "test_claims.py", "test_coverage.py",

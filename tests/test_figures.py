@@ -31,6 +31,37 @@ def test_a_picture_has_the_same_bytes_each_time(tmp_path):
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
+STORED = (figure1, figures2_3, figure4, figure5, figure6)
+
+
+@pytest.mark.parametrize("module", STORED, ids=lambda module: module.__name__)
+def test_stored_pictures_are_drawn_of_stored_numbers(module):
+    name = f"{module.__name__}.csv"
+    figures = module.draw(common.read(common.RESULTS / name), common.read(common.FIGURES / name))
+    for title, figure in figures.items():
+        assert (common.FIGURES / f"{title}.svg").exists()
+        assert len(figure.legends) == 1
+        panels = [ax for ax in figure.axes if ax.axison]
+        assert all(ax.get_legend() is None for ax in panels)
+        assert all(ax.get_title() for ax in panels)
+
+
+def test_what_pictures_show_is_what_tables_hold():
+    """Means of lines, and medians of permutations, stand in both files."""
+    rows = common.read(common.RESULTS / "figures2_3.csv")
+    lines = common.read(common.FIGURES / "figures2_3.csv")
+    key = ("family", "noise", "blocks", "bins")
+    found = {(*(line[name] for name in key), line["line"]): line for line in lines}
+    for row in rows:
+        line = found[*(row[name] for name in key), row["method"]]
+        assert (line["train"], line["test"]) == (row["train"], row["test"])
+    rows = common.read(common.RESULTS / "figure1.csv")
+    for row, panel in zip(rows, common.read(common.FIGURES / "figure1.csv"), strict=True):
+        assert all(row[name] == panel[name] for name in ("reading", "family", "blocks", "bins"))
+        assert sum(map(int, panel["counts"].split())) == row["permutations"]
+        assert panel["lower"] < row["null_median"] < panel["upper"]
+
+
 def test_figure1():
     found = {}
     for kind in figure1.KINDS:
@@ -43,8 +74,10 @@ def test_figure1():
 
 
 def test_figure1_as_a_whole(tmp_path):
-    rows, figures = figure1.run(5, True)
-    assert len(rows) == 2 * 2 * 3 * 4
+    rows, shown = figure1.run(5, True)
+    assert len(rows) == len(shown) == 2 * 2 * 3 * 4
+    assert all(sum(map(int, panel["counts"].split())) == 5 for panel in shown)
+    figures = figure1.draw(rows, shown)
     assert list(figures) == [
         "figure1_paper_one_block", "figure1_paper_blocks", "figure1_error_one_block",
         "figure1_error_blocks",
@@ -53,7 +86,8 @@ def test_figure1_as_a_whole(tmp_path):
 
 
 def test_figures2_3(tmp_path):
-    rows, figures = figures2_3.run(1, True)
+    rows, shown = figures2_3.run(1, True)
+    figures = figures2_3.draw(rows, shown)
     assert len(rows) == 3 * 2 * 2 * 2 * 2
     assert all(row["test_floor"] < row["test_pooled_mean"] for row in rows)
     exact = [row for row in rows if row["family"] == "gaussian" and row["noise"] == "no"]
@@ -65,8 +99,8 @@ def test_figures2_3(tmp_path):
 @pytest.mark.usefixtures("real_data")
 @pytest.mark.parametrize("figure", [figure4, figure5], ids=["figure4", "figure5"])
 def test_figures_of_real_data(figure):
-    rows, figures = figure.run(1, True)
-    assert len(figures) == 2
+    rows, shown = figure.run(1, True)
+    assert len(figure.draw(rows, shown)) == 2
     # who has another insurer pay is all but unpredictable
     told = [row for row in rows if "PPPYMT_OP" not in row["study"]]
     assert all(0 < row["test_floor"] < row["test_pooled_mean"] for row in told)
@@ -75,8 +109,8 @@ def test_figures_of_real_data(figure):
 
 @pytest.mark.usefixtures("real_data")
 def test_figure6():
-    rows, figures = figure6.run(1, True)
-    assert list(figures) == ["figure6_synpuf", "figure6_sparcs"]
+    rows, shown = figure6.run(1, True)
+    assert list(figure6.draw(rows, shown)) == ["figure6_synpuf", "figure6_sparcs"]
     share = {(r["data"], r["method"], r["recovered"]): r["misplaced"] for r in rows}
     # targets drawn by the model are spread as true ones are, its means are not
     for name in ("synpuf", "sparcs"):
@@ -97,11 +131,20 @@ def test_only_a_full_run_is_stored(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(common, "FIGURES", tmp_path / "figures")
 
     def run(runs, quick):
-        return [{"runs": runs, "quick": quick}], {"empty": Figure()}
+        return [{"runs": runs, "quick": quick}], [{"shown": 0.25}]
+
+    def draw(rows, shown):
+        assert (rows, shown) == ([{"runs": 3, "quick": "False"}], [{"shown": 0.25}])
+        return {"empty": Figure()}
 
     for options, stored in ((["--quick"], False), (["--runs", "2"], False), ([], True)):
         monkeypatch.setattr(sys, "argv", ["script", *options])
-        common.draw_and_store("name", "what it does", run, 3)
+        common.draw_and_store("name", "what it does", run, draw, 3)
         assert (tmp_path / "results" / "name.csv").exists() == stored
         assert (tmp_path / "figures" / "empty.svg").exists() == stored
     assert "quick" in capsys.readouterr().out
+    picture = tmp_path / "figures" / "empty.svg"
+    picture.unlink()
+    monkeypatch.setattr(sys, "argv", ["script", "--redraw"])
+    common.draw_and_store("name", "what it does", None, draw, 3)  # nothing is run
+    assert picture.exists()

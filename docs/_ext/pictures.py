@@ -1,11 +1,13 @@
-"""Pictures for the gallery: those of unbin are in no pyplot window, where they are looked for."""
+"""Pictures for the gallery: those that a script gives a name, in a window of pyplot or in none."""
 
 from weakref import WeakSet
 
+import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sphinx_gallery.scrapers import figure_rst
 
+plt.switch_backend("agg")
 SAVED = WeakSet()
 
 
@@ -14,12 +16,13 @@ def scrape(_block, block_vars, gallery_conf):
     paths = []
     for thing in list(block_vars["example_globals"].values()):
         figure = thing.figure if isinstance(thing, Axes) else thing
-        if not isinstance(figure, Figure) or figure in SAVED or figure.canvas.manager is not None:
+        if not isinstance(figure, Figure) or figure in SAVED:
             continue
         SAVED.add(figure)
         path = next(block_vars["image_path_iterator"])
         figure.savefig(path, dpi=144, bbox_inches="tight")
         paths.append(path)
+        plt.close(figure)
     return figure_rst(paths, gallery_conf["src_dir"])
 
 

@@ -52,6 +52,13 @@ def test_links_lead_somewhere(path):
     assert wrong == []
 
 
+@pytest.mark.parametrize("name", PAGES)
+def test_no_line_begins_with_a_percent_sign(name):
+    """It would be a comment, and not shown."""
+    lines = documents.prose(PAGES[name].read_text(encoding="utf-8")).splitlines()
+    assert [line for line in lines if line.lstrip().startswith("%")] == []
+
+
 def test_every_page_is_in_a_table_of_contents():
     """Sphinx says so too, but not in a second."""
     listed = set()

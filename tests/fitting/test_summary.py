@@ -14,6 +14,7 @@ from unbin.datasets import simulate
 from unbin.exceptions import IdentificationWarning, ParameterError
 from unbin.families import get_family
 from unbin.fitting.summary import Coefficients, Summary
+from unbin.fitting.tabulate import _percent
 
 TABLE = Coefficients(("intercept", "<b>$a_1$</b>"), np.array([1.0, -2e-5]), np.array([0.1, 4e-6]))
 SUMMARY = Summary(
@@ -58,6 +59,14 @@ def test_frames(backend, cls):
     assert list(frame.columns)[:3] == ["term", "estimate", "std_error"]
     with pytest.raises(ParameterError, match="backend"):
         to_frame(TABLE.columns(), "excel")
+
+
+@pytest.mark.parametrize(
+    ("share", "text"), [(0.0066, "0.66 %"), (0.13, "13 %"), (0.994, "99 %"), (0.998, "100 %")]
+)
+def test_shares_are_written_as_percentages(share, text):
+    """A share of nearly all is 100 %, not 1e+02 %."""
+    assert _percent(share) == text
 
 
 def test_model_summaries():

@@ -98,8 +98,13 @@ def _words(command):
 
 def read_links(text):
     """Return the targets of the Markdown links of a page, code left out."""
-    prose = re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text))
-    return [target for target in _LINK.findall(prose) if not re.match(r"[a-z]+:", target)]
+    inline = re.sub(r"`[^`\n]*`", "", prose(text))
+    return [target for target in _LINK.findall(inline) if not re.match(r"[a-z]+:", target)]
+
+
+def prose(text):
+    """Return a page without its fenced blocks."""
+    return _FENCE.sub("", text)
 
 
 def read_anchors(path):

@@ -228,4 +228,4 @@ def _information(fit: Fit, features: list[str]) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.2g} %" if share < 0.995 else f"{100 * share:.0f} %"  # not 1e+02

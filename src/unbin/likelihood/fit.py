@@ -26,8 +26,9 @@ from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import level_error, solve_means
+from unbin.likelihood.mirrors import Sides, has_mirrors, likeliest_root, spread_over
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
-from unbin.likelihood.quasi_score import log_score, score_sums
+from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
 from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
 from unbin.likelihood.specification import UNTESTED, Test, specify, testable
@@ -122,10 +123,13 @@ def fit_likelihood(
     else:
         n_theta = problem.coordinates.n_theta
         free = problem.coordinates.join(start[:n_theta], start[n_theta:])
-    rootless = False
+    rootless, unclear = False, None
     if problem.tells_spread:
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
+        if n_features is not None and has_mirrors([problem], result.status, n_features):
+            sides = _sides(problem, n_features, penalty, tol, max_iter)
+            result, unclear = likeliest_root(result, sides)
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
             problem, result = _effects_first(problem, result, penalty, tol, max_iter)
             rootless = True
@@ -138,7 +142,8 @@ def fit_likelihood(
     context = None
     if n_features is not None and n_features < len(design.scale) and testable(problem):
         context = _test_context(problem, result, penalty, n_features, tol, max_iter)
-    found = replace(infer(problem, result, penalty, n_features=n_features), context=context)
+    found = infer(problem, result, penalty, n_features=n_features)
+    found = replace(found, context=context, unclear=unclear)
     if found.specification is not None and (robust or _needs_levels(problem, found)):
         found = at_location(problem, found, result.free, penalty, robust=robust)
     if alpha is None or isinstance(alpha, str):
@@ -154,6 +159,29 @@ def fit_likelihood(
             rootless=rootless,
         )
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
+
+
+def _sides(
+    problem: Problem, n_features: int, penalty: FloatArray, tol: float, max_iter: int
+) -> Sides:
+    """Return how roots of other signs are looked for in one table."""
+
+    def solve_from(free: FloatArray) -> ScoringResult:
+        cap = step_scale(problem, free)
+        return solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+
+    def dispersion(sums: ScoreSums) -> float:
+        return spread_over(float(sums.block_misfit.sum()), float(sums.block_df.sum()), problem)
+
+    return Sides(
+        slopes_of(problem),
+        n_features,
+        problem.design.block_means[:, :-1],
+        problem.counts.n,
+        solve_from,
+        lambda sums: problem.n_people * log_score(problem, sums),
+        dispersion,
+    )
 
 
 def _needs_levels(problem: Problem, fit: LikelihoodFit) -> bool:

@@ -117,6 +117,8 @@ class LikelihoodFit:
         Tests of the specification; None where there is nothing to test.
     context : Test or None
         That contextual effects, which were fitted, are 0.
+    unclear : (d,) or None
+        Slopes whose sign a contextual fit does not tell: another root is about as likely.
     location : LocationFit or None
         The root of the location score beside the full one.
     levels : bool
@@ -161,6 +163,7 @@ class LikelihoodFit:
     errors: Errors = Errors.MODEL
     specification: Specification | None = None
     context: Test | None = None
+    unclear: BoolArray | None = None
     location: LocationFit | None = None
     levels: bool = False
     robust: bool = False

@@ -40,6 +40,7 @@ from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import log_misfit, solve_dispersion
+from unbin.likelihood.mirrors import Sides, has_mirrors, likeliest_root, spread_over
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
 from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
@@ -106,9 +107,14 @@ def fit_joint(
         free = problem.first.coordinates.join(start[:n_theta], start[n_theta:])
     result = solve_joint(problem, free, penalty, tol, max_iter, null=first.null())
     problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
+    unclear = None
+    mirrored = known is None and has_mirrors(problem.tables, result.status, n_features)
+    if n_features is not None and mirrored:
+        sides = _sides(problem, first, n_features, penalty, tol, max_iter)
+        result, unclear = likeliest_root(result, sides)
     if result.status is Status.CONVERGED:
         problem, result = _with_effects(problem, result, penalty, tol, max_iter)
-    found = _infer(problem, result, penalty)
+    found = replace(_infer(problem, result, penalty), unclear=unclear)
     if alpha is None or isinstance(alpha, str):
         found = shrink_predictions(
             found,
@@ -127,6 +133,30 @@ def fit_joint(
     each = zip(found.tables, releases, strict=True)
     tables = tuple(out(table, release=release) for table, release in each)
     return replace(out(found, release=releases), tables=tables)
+
+
+def _sides(
+    problem: JointProblem,
+    start: Start,
+    n_features: int,
+    penalty: FloatArray,
+    tol: float,
+    max_iter: int,
+) -> Sides:
+    """Return how roots of other signs are looked for in several tables.
+
+    Each of them counts the same people: their log likelihood is the mean over tables.
+    """
+    n_people = problem.first.n_people
+    return Sides(
+        slopes_of(problem.first),
+        n_features,
+        start.means[:, :-1],
+        start.people,
+        lambda free: _solve(problem, free, penalty, tol, max_iter),
+        lambda sums: n_people * joint_log_score(problem, sums),
+        lambda sums: spread_over(sums.misfit, sums.df, problem.first),
+    )
 
 
 def _check_informative(problem: JointProblem) -> None:

@@ -4,14 +4,14 @@ A coefficient is *not estimable* where what was published does not change with i
 its standard error is above a fifth of the outcome's standard deviation on the link's scale over
 that of the feature, and *estimated* otherwise: its own size has no part in it.
 
-A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged, or
-fails a specification test: that of the shape at 3 % (5 % with fewer than 100 blocks), that of
-contextual effects at 0.1 %, or an extension at 1 % (over all that are tested) that would move a
-slope by more than its standard error, or at 0.01 % by a fifth of it. Over right models that
-flags about 4 % (experiments/trust.py). Q/df has no part in it either: it is large in most fits that
-are harmless, and names the cause once a test has spoken. What cannot be told from one table, such
-as a floor inside an open bin, is told by none of these. Of several tables the covariance is the
-model's: there a Q/df above 3 speaks against the fit.
+A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged or
+whose sign is not told (:mod:`unbin.likelihood.mirrors`), or fails a specification test: that of the
+shape at 3 % (5 % with fewer than 100 blocks), that of contextual effects at 0.1 %, or an extension
+at 1 % (over all that are tested) that would move a slope by more than its standard error, or at
+0.01 % by a fifth of it. Over right models that flags about 4 % (experiments/trust.py). Q/df has no
+part in it either: it is large in most fits that are harmless, and names the cause once a test has
+spoken. What cannot be told from one table, such as a floor inside an open bin, is told by none of
+these. Of several tables the covariance is the model's: there a Q/df above 3 speaks against the fit.
 """
 
 from __future__ import annotations
@@ -273,6 +273,13 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             f"the tables differ from the model {fit.misfit / fit.df:.1f} times as much as it says, "
             "and standard errors of several tables rest on it: the family is wrong, or effects are "
             f"not what the features say; try {_options(family, fit, _ORDINAL, 'curved effects')}"
+        )
+    if fit.unclear is not None and fit.unclear.any():
+        which = ", ".join(f"feature {j}" for j in np.flatnonzero(fit.unclear))
+        found.append(
+            f"the table does not tell the sign of the effect within blocks of {which}: a fit with "
+            "the opposite one is about as likely; add a table by it, or people whose outcome is "
+            "known"
         )
     tests = fit.specification
     if tests is None:
