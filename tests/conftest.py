@@ -19,8 +19,8 @@ if not EXPERIMENTS.is_dir():  # a copy without the scripts that these run
 
 SLOW = {
     "test_browser.py", "test_checkpoint_kills.py", "test_claims.py", "test_coverage.py",
-    "test_dask.py", "test_dask_sources.py", "test_figures.py", "test_joint_coverage.py",
-    "test_joint_fits.py", "test_studies.py",
+    "test_dask.py", "test_dask_sources.py", "test_figures.py", "test_from_r.py",
+    "test_joint_coverage.py", "test_joint_fits.py", "test_studies.py",
 }  # fmt: skip
 """Modules of slow tests, which ``make test`` leaves to ``make test-all``."""
 

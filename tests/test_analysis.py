@@ -165,6 +165,17 @@ def test_the_mean_stands_for_a_missing_value_beside_an_indicator():
         fitted(PEOPLE.assign(age=np.nan), missing="mean")
 
 
+@pytest.mark.parametrize("dtype", ["string", object])
+def test_a_missing_text_may_be_what_pandas_calls_it(dtype):
+    people = PEOPLE.assign(sex=PEOPLE["sex"].astype(dtype))
+    people.loc[[3, 70], "sex"] = pd.NA
+    with pytest.raises(EncodingError, match=r"column 'sex', row 4: .* 2 of"):
+        fitted(people, {"county": COUNTIES})
+    encoding, X = Encoding.build("age + C(sex, 'f')", people, missing="mean")
+    assert encoding.names == ("age", "C(sex)[T.(missing)]", "C(sex)[T.m]")
+    assert X[:, 1].sum() == 2
+
+
 def test_weights_offset_and_known_outcomes_are_columns():
     people = PEOPLE.assign(w=1.0, shift=0.0, known=np.where(np.arange(N) % 40 == 0, Y, np.nan))
     plain = fitted(tables={"county": COUNTIES})

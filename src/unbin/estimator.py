@@ -514,7 +514,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     def impute(
         self, kind: str = "mean", *, size: int | None = None, random_state: Any = None
     ) -> FloatArray:
-        """Return targets of the training rows, in their order, that satisfy the release.
+        """Return targets of the training rows, in their order, given the fit and the release.
 
         They are personal values, so a saved or copied model does not hold them.
 
@@ -524,9 +524,10 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
             "mean" is the best guess of each target: the z of matching, or the raked mean of
             likelihood; of a row that stands for several people, the mean of theirs. "draw" draws
             values for multiple imputation (likelihood only), of rows that are one person each: the
-            parameters and the effects of blocks first, then values that satisfy the release, so
-            that Rubin's rules over several draws hold. Outcomes that are known are returned as they
-            are.
+            parameters and the effects of blocks first, then values, so that Rubin's rules over
+            several draws hold. The z of matching and draws meet the published counts (of several
+            tables those of the first, the others on average); means of likelihood do so on
+            average. Outcomes that are known are returned as they are.
         size : int, optional
             Number of draws; without it one, of shape (n,).
         random_state : int, optional

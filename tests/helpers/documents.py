@@ -40,7 +40,7 @@ def pages():
     return [ROOT / "README.md", *found]
 
 
-def read_examples(text):
+def read_examples(text, kinds=("python", "console", "sh")):
     """Return the examples of a page in their order.
 
     A line ``<!-- not run: why -->`` above a block leaves it out.
@@ -48,7 +48,7 @@ def read_examples(text):
     fences = list(_FENCE.finditer(text))
     examples = []
     for fence, after in itertools.zip_longest(fences, fences[1:]):
-        if fence["kind"] not in {"python", "console", "sh"}:
+        if fence["kind"] not in kinds:
             continue
         if _NOT_RUN.search(text[: fence.start()]):
             continue

@@ -60,7 +60,7 @@ def reading(folder):
 
 
 def larger(folder):
-    """Give people in Parquet files and in a frame, and the table of their counties."""
+    """Give people in Parquet files and in a frame, and the table of their counties, also a file."""
     rng = np.random.default_rng(0)
     county = np.repeat([f"{c:03d}" for c in range(60)], 20)
     values = rng.normal(size=(1200, 3)) + 0.5 * rng.normal(size=(60, 3)).repeat(20, axis=0)
@@ -70,6 +70,9 @@ def larger(folder):
     (folder / "people").mkdir()
     people.iloc[:600].to_parquet(folder / "people" / "a.parquet")
     people.iloc[600:].to_parquet(folder / "people" / "b.parquet")
+    release.to_frame().rename(columns={"block": "county"}).to_csv(
+        folder / "county.csv", index=False
+    )
     return {"unbin": unbin, "people": people, "release": release}
 
 
@@ -85,8 +88,11 @@ def categories(folder):
 GIVEN = {
     "README.md": readme,
     "docs/howto/categories.md": categories,
+    "docs/howto/cluster.md": larger,
+    "docs/howto/files.md": larger,
     "docs/howto/fitting.md": fitting,
     "docs/howto/larger.md": larger,
+    "docs/howto/publishing.md": first_table,
     "docs/howto/reading.md": reading,
     "docs/howto/walkthrough.md": walkthrough,
     "docs/start/first_table.md": first_table,

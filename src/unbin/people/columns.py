@@ -10,7 +10,7 @@ import narwhals.stable.v1 as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin._frames import LONGEST_ID, column
+from unbin._frames import LONGEST_ID, column, is_missing
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EncodingError, ReleaseError
 
@@ -71,8 +71,7 @@ def _are_dates(values: NDArray[Any]) -> bool:
 
 def _objects(values: NDArray[Any]) -> NDArray[Any]:
     """Return numbers as floats, anything else as texts and None."""
-    missing = [value is None or value != value or type(value).__name__ == "NAType" for value in
-               values]  # fmt: skip
+    missing = [is_missing(value) for value in values]
     held = [value for value, gone in zip(values, missing, strict=True) if not gone]
     if held and all(isinstance(value, int | float | np.number) for value in held):
         return np.array([np.nan if gone else float(v) for v, gone in zip(values, missing,
