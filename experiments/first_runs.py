@@ -44,6 +44,7 @@ import randhie
 import real
 import several_tables
 import several_tables_coverage
+import signs
 import sizes
 import slopes
 import sparcs
@@ -80,6 +81,10 @@ def _intervals() -> list[float]:
 def _suppression() -> list[float]:
     share, errors, _ = suppression.one_run("gaussian", 100, 0)
     return [share, *np.concatenate([errors["suppressed"], errors["rounded to 5"]])]
+
+
+def _signs() -> list[float]:
+    return [float(x) for x in signs.slopes(("binomial", "skewed", True), 0)]
 
 
 def _ecological_bias() -> list[float]:
@@ -311,6 +316,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "several_tables_binary": _several_tables_binary,
     "several_tables_coefficients": _several_tables_coefficients,
     "several_tables_coverage": _several_tables_coverage,
+    "signs": _signs,
     "sizes": _sizes,
     "slopes": _slopes,
     "suppression": _suppression,

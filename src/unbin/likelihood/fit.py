@@ -128,8 +128,8 @@ def fit_likelihood(
         result = solve(problem, free, penalty, tol, max_iter)
         problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
         if n_features is not None and has_mirrors([problem], result.status, n_features):
-            sides = _sides(problem, n_features, penalty, tol, max_iter)
-            result, unclear = likeliest_root(result, sides)
+            sides = _sides(problem, n_features, penalty)
+            result, unclear = likeliest_root(result, sides, tol, max_iter)
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
             problem, result = _effects_first(problem, result, penalty, tol, max_iter)
             rootless = True
@@ -161,14 +161,12 @@ def fit_likelihood(
     return found.out_of_units(units, release, fit_intercept=design.fit_intercept)
 
 
-def _sides(
-    problem: Problem, n_features: int, penalty: FloatArray, tol: float, max_iter: int
-) -> Sides:
+def _sides(problem: Problem, n_features: int, penalty: FloatArray) -> Sides:
     """Return how roots of other signs are looked for in one table."""
 
-    def solve_from(free: FloatArray, rough: float | None) -> ScoringResult:
-        cap, at = step_scale(problem, free), tol if rough is None else rough
-        return solve_quasi_score(problem, free, penalty, cap=cap, tol=at, max_iter=max_iter)
+    def solve_from(free: FloatArray, tol: float, max_iter: int) -> ScoringResult:
+        cap = step_scale(problem, free)
+        return solve_quasi_score(problem, free, penalty, cap=cap, tol=tol, max_iter=max_iter)
 
     def dispersion(sums: ScoreSums) -> float:
         return spread_over(float(sums.block_misfit.sum()), float(sums.block_df.sum()), problem)

@@ -110,8 +110,8 @@ def fit_joint(
     unclear = None
     mirrored = known is None and has_mirrors(problem.tables, result.status, n_features)
     if n_features is not None and mirrored:
-        sides = _sides(problem, first, n_features, penalty, tol, max_iter)
-        result, unclear = likeliest_root(result, sides)
+        sides = _sides(problem, first, n_features, penalty)
+        result, unclear = likeliest_root(result, sides, tol, max_iter)
     if result.status is Status.CONVERGED:
         problem, result = _with_effects(problem, result, penalty, tol, max_iter)
     found = replace(_infer(problem, result, penalty), unclear=unclear)
@@ -135,14 +135,7 @@ def fit_joint(
     return replace(out(found, release=releases), tables=tables)
 
 
-def _sides(
-    problem: JointProblem,
-    start: Start,
-    n_features: int,
-    penalty: FloatArray,
-    tol: float,
-    max_iter: int,
-) -> Sides:
+def _sides(problem: JointProblem, start: Start, n_features: int, penalty: FloatArray) -> Sides:
     """Return how roots of other signs are looked for in several tables.
 
     Each of them counts the same people: their log likelihood is the mean over tables.
@@ -153,7 +146,7 @@ def _sides(
         n_features,
         start.means[:, :-1],
         start.people,
-        lambda free, rough: _solve(problem, free, penalty, rough or tol, max_iter),
+        lambda free, tol, max_iter: _solve(problem, free, penalty, tol, max_iter),
         lambda sums: n_people * joint_log_score(problem, sums),
         lambda sums: spread_over(sums.misfit, sums.df, problem.first),
     )

@@ -32,10 +32,16 @@ _FAR = 2.0
 """Standard errors of a slope beyond which another root contradicts its interval."""
 _TOLD = 0.1
 """Share of a turned slope's levels, squared, that contextual slopes may leave unexplained."""
-_ROUGH = 1e-2
-"""Tolerance of roots that are only compared."""
+_SAME = 0.1
+"""Share of the largest slope by which roots differ that are not the same."""
+_COMPARED = 3
 _ROUNDS = 3
 """A likelier root has mirror images of its own."""
+_ROUGH = 1e-2
+"""Tolerance of roots that are looked for."""
+_SCREENED, _PASSES = 4, 20
+"""Passes over the rows from every start, and then from those that promise most."""
+_PROMISING = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class Sides:
         Block means of the columns, of the blocks of all tables.
     people : (B,)
     solve : callable
-        Solves the quasi-score from some free parameters, to some tolerance or to that of the fit.
+        Solves the quasi-score from some free parameters, to a tolerance in at most so many passes.
     log_likelihood : callable
         Of the counts, at the sums of a result, in nats.
     dispersion : callable
@@ -62,7 +68,7 @@ class Sides:
     n_features: int
     means: FloatArray
     people: IntArray
-    solve: Callable[[FloatArray, float | None], ScoringResult]
+    solve: Callable[[FloatArray, float, int], ScoringResult]
     log_likelihood: Callable[[Any], float]
     dispersion: Callable[[Any], float]
 
@@ -104,27 +110,60 @@ def spread_over(misfit: float, df: float, problem: Problem) -> float:
     return max(misfit / left, 1.0) if left > 0 else 1.0
 
 
-def likeliest_root(result: ScoringResult, sides: Sides) -> tuple[ScoringResult, BoolArray]:
+def likeliest_root(
+    result: ScoringResult, sides: Sides, tol: float, max_iter: int
+) -> tuple[ScoringResult, BoolArray]:
     """Return the likeliest of the roots that other starts lead to, from where scoring ended.
 
-    Also slopes of features, (d,), of which a root that is about as likely says the opposite.
+    Also slopes of features, (d,), of which a root that is about as likely says the opposite. A
+    root that is hardly likelier than the one that was found does not replace it.
     """
-    roots = [result] if result.status is Status.CONVERGED else []
-    best, n_iter, starts = result, result.n_iter, [*_images(result.free, sides)]
-    starts += _axes(result.free, sides)
+    others = _distinct(_search(result.free, sides), sides)
+    found = [sides.solve(each.free, tol, max_iter) for each in others]
+    roots = [each for each in (result, *found) if each.status is Status.CONVERGED]
+    n_iter = result.n_iter + sum(each.n_iter for each in found)
+    if not roots:
+        return replace(result, n_iter=n_iter), np.zeros(sides.n_features, dtype=bool)
+    best = max(roots, key=lambda each: sides.log_likelihood(each.sums))
+    if result.status is Status.CONVERGED and not _is_likelier(best, result, sides):
+        best = result
+    return replace(best, n_iter=n_iter), _unclear(best, roots, sides)
+
+
+def _search(free: FloatArray, sides: Sides) -> list[ScoringResult]:
+    """Return the roots that other starts lead to, the likeliest first."""
+    roots: list[ScoringResult] = []
+    starts, best = [*_images(free, sides), *_axes(free, sides)], None
     for _ in range(_ROUNDS):
-        found = [sides.solve(start, _ROUGH) for start in starts]
-        n_iter += sum(each.n_iter for each in found)
+        found = [sides.solve(start, _ROUGH, _SCREENED) for start in starts]
+        found.sort(key=lambda each: -sides.log_likelihood(each.sums))
+        open_ends = [each for each in found if each.status is Status.NOT_CONVERGED][:_PROMISING]
+        found += [sides.solve(each.free, _ROUGH, _PASSES) for each in open_ends]
         roots += [each for each in found if each.status is Status.CONVERGED]
-        likeliest = max(roots, key=lambda each: sides.log_likelihood(each.sums), default=best)
-        if likeliest is best:
+        roots.sort(key=lambda each: -sides.log_likelihood(each.sums))
+        if not roots or roots[0] is best:
             break
-        best, starts = likeliest, [*_images(likeliest.free, sides)]
-    unclear = _unclear(best, roots, sides)
-    if best is not result:
-        exact = sides.solve(best.free, None)
-        best, n_iter = exact, n_iter + exact.n_iter
-    return replace(best, n_iter=n_iter), unclear
+        best = roots[0]
+        starts = [*_images(best.free, sides)]
+    return roots
+
+
+def _is_likelier(one: ScoringResult, other: ScoringResult, sides: Sides) -> bool:
+    """Tell whether the counts are likelier under one root than chance would make them."""
+    gain = sides.log_likelihood(one.sums) - sides.log_likelihood(other.sums)
+    return 2 * gain > _LEAST * sides.dispersion(one.sums)
+
+
+def _distinct(roots: list[ScoringResult], sides: Sides) -> list[ScoringResult]:
+    """Keep the likeliest of roots that have about the same slopes, and of these the first few."""
+    kept: list[ScoringResult] = []
+    slopes = slice(sides.slopes.start, sides.slopes.start + sides.n_features)
+    for root in roots:
+        size = np.abs(root.free[slopes]).max(initial=0.0)
+        apart = [np.abs(root.free - each.free)[slopes].max(initial=0.0) for each in kept]
+        if min(apart, default=np.inf) > _SAME * size:
+            kept.append(root)
+    return kept[:_COMPARED]
 
 
 def _images(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
@@ -149,16 +188,12 @@ def _axes(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
 
 def _unclear(best: ScoringResult, roots: list[ScoringResult], sides: Sides) -> BoolArray:
     """Mark slopes that a root about as likely as the best one turns, beyond their intervals."""
-    if not roots:
-        return np.zeros(sides.n_features, dtype=bool)
-    dispersion = sides.dispersion(best.sums)
-    variance = dispersion * np.diag(np.linalg.pinv(best.sums.information))
+    variance = np.diag(np.linalg.pinv(best.sums.information)) * sides.dispersion(best.sums)
     features = slice(sides.slopes.start, sides.slopes.start + sides.n_features)
     errors = np.sqrt(np.maximum(variance[features], 0.0))
-    least = sides.log_likelihood(best.sums) - 0.5 * _LEAST * dispersion
     unclear = np.zeros(sides.n_features, dtype=bool)
     for root in roots:
         ours, theirs = best.free[features], root.free[features]
-        if sides.log_likelihood(root.sums) >= least:
+        if not _is_likelier(best, root, sides):
             unclear |= (np.abs(theirs - ours) > _FAR * errors) & (theirs * ours < 0)
     return unclear
