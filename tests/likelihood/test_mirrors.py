@@ -1,6 +1,9 @@
 """Effects within blocks whose sign is not that between them."""
 
+from dataclasses import replace
+
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
@@ -108,6 +111,25 @@ def test_images_turn_slopes_and_leave_levels():
     for image in found:
         np.testing.assert_allclose(np.abs(image[:3]), np.abs(free[:3]))
         np.testing.assert_allclose(means @ image[1:], means @ free[1:], atol=1e-12)
+
+
+def test_rows_elsewhere_are_turned_once():
+    features = np.random.default_rng(0).normal(size=(30, 2))
+    means, free = np.column_stack([features, features]), np.array([0.3, 1.0, -0.5, 0.2, 0.7])
+    few = replace(sides(means, np.full(30, 9)), thorough=False)
+    (image,) = mirrors._images(free, few)
+    np.testing.assert_allclose(image[1:3], [-1.0, 0.5])
+    assert list(mirrors._axes(free, few)) == []
+
+
+def test_files_are_searched_too(tmp_path):
+    X, y, block = people(1, family="binomial")
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(block=block)
+    frame.to_parquet(tmp_path / "people.parquet")
+    model = unbin.AggregatedGLM("binomial", contextual=True, n_trials=20)
+    table = {"block": unbin.aggregate(y, block, bins=6)}
+    model.fit(str(tmp_path / "people.parquet"), table, features=["a", "b"])
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.1)
 
 
 def test_slopes_that_another_table_tells_are_not_turned():

@@ -179,6 +179,7 @@ def _sides(problem: Problem, n_features: int, penalty: FloatArray) -> Sides:
         solve_from,
         lambda sums: problem.n_people * log_score(problem, sums),
         dispersion,
+        problem.design.rows is not None,
     )
 
 

@@ -149,6 +149,7 @@ def _sides(problem: JointProblem, start: Start, n_features: int, penalty: FloatA
         lambda free, tol, max_iter: _solve(problem, free, penalty, tol, max_iter),
         lambda sums: n_people * joint_log_score(problem, sums),
         lambda sums: spread_over(sums.misfit, sums.df, problem.first),
+        problem.first.design.rows is not None,
     )
 
 
