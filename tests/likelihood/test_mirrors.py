@@ -1,7 +1,5 @@
 """Effects within blocks whose sign is not that between them."""
 
-from dataclasses import replace
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -113,13 +111,19 @@ def test_images_turn_slopes_and_leave_levels():
         np.testing.assert_allclose(means @ image[1:], means @ free[1:], atol=1e-12)
 
 
-def test_rows_elsewhere_are_turned_once():
-    features = np.random.default_rng(0).normal(size=(30, 2))
-    means, free = np.column_stack([features, features]), np.array([0.3, 1.0, -0.5, 0.2, 0.7])
-    few = replace(sides(means, np.full(30, 9)), thorough=False)
-    (image,) = mirrors._images(free, few)
-    np.testing.assert_allclose(image[1:3], [-1.0, 0.5])
-    assert list(mirrors._axes(free, few)) == []
+def test_many_rows_are_turned_once(monkeypatch):
+    X, y, block = people(1, family="binomial")
+    solved = []
+    solve = fit.solve_quasi_score
+    monkeypatch.setattr(
+        fit, "solve_quasi_score", lambda *args, **more: solved.append(1) or solve(*args, **more)
+    )
+    fitted(X, by(y, block), family="binomial")
+    thorough = len(solved)
+    monkeypatch.setattr(fit, "MANY_ROWS", len(X) - 1)
+    model = fitted(X, by(y, block), family="binomial")
+    assert len(solved) - thorough < thorough / 2
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.1)
 
 
 def test_files_are_searched_too(tmp_path):

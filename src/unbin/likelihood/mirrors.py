@@ -42,6 +42,8 @@ _ROUGH = 1e-2
 _SCREENED, _PASSES = 4, 20
 """Passes over the rows from every start, and then from those that promise most."""
 _PROMISING = 6
+MANY_ROWS = 5_000_000
+"""Rows above which all slopes are turned at once, and that is all: a pass takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,7 @@ class Sides:
     dispersion : callable
         Their misfit beside what is expected of it, at least 1.
     thorough : bool
-        Whether to try all starts, and not just all slopes turned at once: a pass over rows that
-        are in files or elsewhere takes long.
+        Whether to try all starts, and not just all slopes turned at once.
     """
 
     slopes: slice
