@@ -34,6 +34,7 @@ import figures2_3
 import identification
 import imputation
 import intervals
+import missing_values
 import nonlinear
 import observed
 import order_statistics
@@ -81,6 +82,10 @@ def _intervals() -> list[float]:
 def _suppression() -> list[float]:
     share, errors, _ = suppression.one_run("gaussian", 100, 0)
     return [share, *np.concatenate([errors["suppressed"], errors["rounded to 5"]])]
+
+
+def _missing_values() -> list[float]:
+    return missing_values.one_run((0.3, 0.5, 50), 0)[:, 0].tolist()
 
 
 def _signs() -> list[float]:
@@ -304,6 +309,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "identification": _identification,
     "imputation": _imputation,
     "intervals": _intervals,
+    "missing_values": _missing_values,
     "nonlinear": _nonlinear,
     "observed": _observed,
     "order_statistics": _order_statistics,

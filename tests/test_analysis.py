@@ -165,6 +165,27 @@ def test_the_mean_stands_for_a_missing_value_beside_an_indicator():
         fitted(PEOPLE.assign(age=np.nan), missing="mean")
 
 
+def test_a_missing_number_of_the_fit_is_the_mean_of_its_block():
+    people = {"x": np.array([1.0, np.nan, 4.0, np.nan, np.nan]), "z": np.arange(5.0)}
+    blocks = {"county": ["a", "a", "b", "b", "c"], "sex": ["f"] * 5}
+    encoding, X = Encoding.build("x + z", people, missing="mean", blocks=blocks)
+    np.testing.assert_array_equal(X[:, 0], [1.0, 1.0, 4.0, 4.0, 2.5])  # of c nobody is known
+    np.testing.assert_array_equal(encoding.encode(people)[:, 0], [1.0, 2.5, 4.0, 2.5, 2.5])
+
+
+def test_slopes_are_right_where_numbers_are_missing(monkeypatch):
+    rng = np.random.default_rng(0)
+    block = np.repeat(np.arange(100), 200)
+    x = rng.normal(size=20_000) + 0.5 * rng.normal(size=100)[block]
+    table = {"block": unbin.aggregate(x + rng.normal(size=20_000), block, bins=6)}
+    people = pd.DataFrame({"block": block, "x": np.where(rng.random(20_000) < 0.3, np.nan, x)})
+    model = unbin.glm("x", people, table, family="gaussian", missing="mean")
+    assert abs(model.coef_[0] - 1) < 2 * model.standard_errors_[0]
+    monkeypatch.setattr("unbin.people.encoding._block_means", lambda *_: {})
+    model = unbin.glm("x", people, table, family="gaussian", missing="mean")
+    assert model.coef_[0] - 1 > 3 * model.standard_errors_[0]
+
+
 @pytest.mark.parametrize("dtype", ["string", object])
 def test_a_missing_text_may_be_what_pandas_calls_it(dtype):
     people = PEOPLE.assign(sex=PEOPLE["sex"].astype(dtype))

@@ -69,8 +69,8 @@ def glm(
     missing : {"error", "drop", "mean"}
         What to do about people who lack a value that the formula needs. "drop" leaves them out and
         scales the tables to those who are left, block by block, as if values were missing at random
-        within blocks. "mean" replaces numbers by the mean of the column and adds a column that
-        marks them; a missing category becomes a category.
+        within blocks. "mean" replaces numbers by the mean of the person's block in the first table
+        and adds a column that marks them; a missing category becomes a category.
     weights, offset, observed : str, optional
         Columns of ``people``: how many people a row stands for, what is added to the linear
         predictor, and outcomes that are known.
@@ -113,7 +113,9 @@ def glm(
     if missing == "drop":
         keep = complete_rows(frame, parsed)
     some = frame if keep.all() else _taken(frame, keep)
-    encoding, X = Encoding.build(formula, some, missing="mean" if missing == "mean" else "error")
+    blocks = {name: _column(some, name) for name in published[0][0]}
+    how_missing = "mean" if missing == "mean" else "error"
+    encoding, X = Encoding.build(formula, some, missing=how_missing, blocks=blocks)
     how = _How(weights, weighting, observed, disjoint, scale, on_missing)
     target = _target(published, frame, some, keep, how)
     if family == MULTINOMIAL or (family == "auto" and any(t.categories for _, t in published)):

@@ -1,6 +1,7 @@
 """Effects within blocks whose sign is not that between them."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
@@ -108,6 +109,31 @@ def test_images_turn_slopes_and_leave_levels():
     for image in found:
         np.testing.assert_allclose(np.abs(image[:3]), np.abs(free[:3]))
         np.testing.assert_allclose(means @ image[1:], means @ free[1:], atol=1e-12)
+
+
+def test_many_rows_are_turned_once(monkeypatch):
+    X, y, block = people(1, family="binomial")
+    solved = []
+    solve = fit.solve_quasi_score
+    monkeypatch.setattr(
+        fit, "solve_quasi_score", lambda *args, **more: solved.append(1) or solve(*args, **more)
+    )
+    fitted(X, by(y, block), family="binomial")
+    thorough = len(solved)
+    monkeypatch.setattr(fit, "MANY_ROWS", len(X) - 1)
+    model = fitted(X, by(y, block), family="binomial")
+    assert len(solved) - thorough < thorough / 2
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.1)
+
+
+def test_files_are_searched_too(tmp_path):
+    X, y, block = people(1, family="binomial")
+    frame = pd.DataFrame(X, columns=["a", "b"]).assign(block=block)
+    frame.to_parquet(tmp_path / "people.parquet")
+    model = unbin.AggregatedGLM("binomial", contextual=True, n_trials=20)
+    table = {"block": unbin.aggregate(y, block, bins=6)}
+    model.fit(str(tmp_path / "people.parquet"), table, features=["a", "b"])
+    np.testing.assert_allclose(model.coef_, SLOPES, atol=0.1)
 
 
 def test_slopes_that_another_table_tells_are_not_turned():

@@ -290,3 +290,18 @@ def test_the_spread_of_the_outcome_whatever_was_published(kind):
     spread = model.standard_errors_[0] * X.std() / model.diagnostics_.precision[0]
     # of means alone the spread is that of the noise, or between blocks if that is larger
     assert (0.6 if "means" in kind else 0.9) * y.std() < spread < 1.1 * y.std()
+
+
+def test_that_nothing_was_tested_is_said():
+    rng = np.random.default_rng(0)
+    block = np.repeat([f"{b:02d}" for b in range(40)], 30)
+    X = rng.normal(size=(1200, 1)) + rng.normal(size=40).repeat(30)[:, None]
+    y = X[:, 0] + rng.normal(size=1200)
+    medians = {"block": np.unique(block), "n": np.full(40, 30), "quantile": np.full(40, 0.5)}
+    medians["value"] = np.median(y.reshape(40, 30), axis=1)
+    medians = unbin.Release.from_quantiles(medians).align(block)
+    found = unbin.AggregatedGLM("gaussian").fit(X, medians).diagnostics_
+    assert found.reason == "estimated: the coefficient; 40 blocks, the specification was not tested"
+    table = unbin.aggregate(y, block, bins=6).align(block)
+    found = unbin.AggregatedGLM("gaussian").fit(X, table).diagnostics_
+    assert found.reason.endswith("no specification test speaks against the fit")

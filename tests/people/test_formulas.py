@@ -219,6 +219,11 @@ def test_messages_of_formulas(formula, message):
             {"a": np.array(["2020-01-01"], dtype="M8[D]")},
             "must hold numbers or categories, got dates",
         ),
+        (
+            "a",
+            {"a": np.array([3, -(2**31), 5], dtype=np.int32)},
+            "column 'a': must hold numbers, got -2147483648 1 times, which is R's missing integer",
+        ),
         ("bs(a, df=2)", {"a": [1.0, 2.0]}, "formula: cannot be evaluated, got Invalid value for"),
     ],
 )

@@ -206,7 +206,7 @@ def fit(
         )
     with progress("reading"):
         others = [*who.columns, *([] if offset is None else [offset])]
-        data = read(people, formula, options.block_columns(blocks), others, missing)
+        data = read(people, formula, blocks, others, missing)
         target = tie(tables, data, blocks, who, scale=scale, on_missing=on_missing)
     for line in [*describe(tables, release), *standing.describe(target)]:
         say(line, err=True)

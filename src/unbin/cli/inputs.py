@@ -42,7 +42,7 @@ class Data:
     X: FloatArray
 
 
-def read(people: str, formula: str, ids: list[str], others: list[str], missing: str) -> Data:
+def read(people: str, formula: str, blocks: list[str], others: list[str], missing: str) -> Data:
     """Read people, their ids and other columns, and encode what the formula names."""
     import numpy as np
 
@@ -51,7 +51,7 @@ def read(people: str, formula: str, ids: list[str], others: list[str], missing: 
     from unbin.people.formulas import parse_formula
     from unbin.people.reading import read_people, with_numbers
 
-    parsed = parse_formula(formula)
+    parsed, ids = parse_formula(formula), options.block_columns(blocks)
     everybody = read_people(
         people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns, *others]
     )
@@ -61,7 +61,8 @@ def read(people: str, formula: str, ids: list[str], others: list[str], missing: 
         keep = complete_rows(with_numbers(everybody, numbers), parsed)
     rows = everybody if keep.all() else everybody.take(keep)
     how = "mean" if missing == "mean" else "error"
-    encoding, X = Encoding.build(formula, with_numbers(rows, numbers), missing=how)
+    first = {name: rows.column(name) for name in blocks[0].split(",")} if blocks else None
+    encoding, X = Encoding.build(formula, with_numbers(rows, numbers), missing=how, blocks=first)
     return Data(everybody, rows, keep, encoding, X)
 
 

@@ -309,7 +309,7 @@ def _reason(fit: LikelihoodFit, verdict: Verdict) -> str:
     n, vague = len(verdict.coefficients), verdict.coefficients.count(IMPRECISE)
     told = f"{fit.n_blocks:,} blocks, no specification test speaks against the fit"
     if fit.specification is None:
-        told = f"{fit.n_blocks:,} blocks"
+        told = f"{fit.n_blocks:,} blocks, the specification was not tested"
     if not vague:
         return f"estimated: {'the coefficient' if n == 1 else f'all {n} coefficients'}; {told}"
     return f"imprecise: {vague} of {n} coefficients; {told}"

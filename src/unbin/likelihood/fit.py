@@ -26,7 +26,13 @@ from unbin.likelihood.exact import solve_exact
 from unbin.likelihood.inference import LikelihoodFit, at_location, infer
 from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import level_error, solve_means
-from unbin.likelihood.mirrors import Sides, has_mirrors, likeliest_root, spread_over
+from unbin.likelihood.mirrors import (
+    MANY_ROWS,
+    Sides,
+    has_mirrors,
+    likeliest_root,
+    spread_over,
+)
 from unbin.likelihood.problem import Problem, make_problem, ridge_penalty, thin, worth_thinning
 from unbin.likelihood.quasi_score import ScoreSums, log_score, score_sums
 from unbin.likelihood.scoring import ScoringResult, solve_quasi_score
@@ -179,6 +185,7 @@ def _sides(problem: Problem, n_features: int, penalty: FloatArray) -> Sides:
         solve_from,
         lambda sums: problem.n_people * log_score(problem, sums),
         dispersion,
+        problem.design.n_rows <= MANY_ROWS,
     )
 
 

@@ -40,7 +40,13 @@ from unbin.likelihood.joint_variance import score_variance
 from unbin.likelihood.known import KnownPeople
 from unbin.likelihood.location import slopes_of
 from unbin.likelihood.means import log_misfit, solve_dispersion
-from unbin.likelihood.mirrors import Sides, has_mirrors, likeliest_root, spread_over
+from unbin.likelihood.mirrors import (
+    MANY_ROWS,
+    Sides,
+    has_mirrors,
+    likeliest_root,
+    spread_over,
+)
 from unbin.likelihood.problem import ridge_penalty
 from unbin.likelihood.scoring import Equations, ScoringResult, solve_equations
 from unbin.likelihood.shrinkage import Solver, shrink_predictions, slopes_that_vary
@@ -149,6 +155,7 @@ def _sides(problem: JointProblem, start: Start, n_features: int, penalty: FloatA
         lambda free, tol, max_iter: _solve(problem, free, penalty, tol, max_iter),
         lambda sums: n_people * joint_log_score(problem, sums),
         lambda sums: spread_over(sums.misfit, sums.df, problem.first),
+        problem.first.design.n_rows <= MANY_ROWS,
     )
 
 

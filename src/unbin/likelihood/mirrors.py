@@ -42,6 +42,8 @@ _ROUGH = 1e-2
 _SCREENED, _PASSES = 4, 20
 """Passes over the rows from every start, and then from those that promise most."""
 _PROMISING = 6
+MANY_ROWS = 5_000_000
+"""Rows above which all slopes are turned at once, and that is all: a pass takes long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class Sides:
         Of the counts, at the sums of a result, in nats.
     dispersion : callable
         Their misfit beside what is expected of it, at least 1.
+    thorough : bool
+        Whether to try all starts, and not just all slopes turned at once.
     """
 
     slopes: slice
@@ -71,6 +75,7 @@ class Sides:
     solve: Callable[[FloatArray, float, int], ScoringResult]
     log_likelihood: Callable[[Any], float]
     dispersion: Callable[[Any], float]
+    thorough: bool = True
 
     def moved(self, free: FloatArray, slopes: FloatArray) -> FloatArray:
         """Return free parameters with other slopes of features, levels left where they are."""
@@ -168,17 +173,18 @@ def _distinct(roots: list[ScoringResult], sides: Sides) -> list[ScoringResult]:
 
 def _images(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
     """Yield mirror images of free parameters: all slopes turned that can be, then each of them."""
-    d, slopes = sides.n_features, free[sides.slopes][: sides.n_features]
-    can = sides.untold()
-    singles = list(np.eye(d, dtype=bool)[can])
-    for turned in singles if len(singles) < 2 else [can, *singles]:
-        yield sides.moved(free, np.where(turned, -slopes, slopes))
+    slopes, can = free[sides.slopes][: sides.n_features], sides.untold()
+    turned = [can] if can.any() else []
+    if sides.thorough and can.sum() > 1:
+        turned += list(np.eye(len(can), dtype=bool)[can])
+    for which in turned:
+        yield sides.moved(free, np.where(which, -slopes, slopes))
 
 
 def _axes(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
     """Yield free parameters with the strength of all untold slopes on one of them."""
     slopes, can = free[sides.slopes][: sides.n_features], sides.untold()
-    if can.sum() < 2:
+    if can.sum() < 2 or not sides.thorough:
         return
     strength = float(np.sqrt((slopes[can] ** 2).sum()))
     for j in np.flatnonzero(can):

@@ -17,6 +17,7 @@ from unbin.exceptions import EncodingError, ReleaseError
 MAX_CATEGORIES = 1000
 MISSING = "(missing)"
 """The category of people whose value is missing."""
+_MISSING_IN_R = -(2**31)
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:[T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.]\d{4}")
 
 
@@ -37,6 +38,12 @@ def read_column(frame: Any, name: str) -> NDArray[Any]:
         raise EncodingError(
             f"column {name!r}: must hold numbers or categories, got dates; make what matters of "
             "them a column: the year, the month, days since an event"
+        )
+    if values.dtype.kind == "i" and (unknown := int((values == _MISSING_IN_R).sum())):
+        raise EncodingError(
+            f"column {name!r}: must hold numbers, got {_MISSING_IN_R} {unknown:,} times, which is "
+            "R's missing integer; make the column numeric in R (as.numeric), or leave those people "
+            "out"
         )
     if values.dtype.kind not in "biufOU":
         raise EncodingError(

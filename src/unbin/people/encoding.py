@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from unbin._frames import to_frame
-from unbin._typing import FloatArray
+from unbin._frames import as_text, to_frame
+from unbin._typing import ArrayLike, FloatArray
 from unbin.exceptions import EncodingError
 from unbin.people.columns import (
     MISSING,
@@ -53,8 +54,8 @@ class Encoding:
     names : tuple of str
         One per column of X.
     means : dict
-        What stands for a missing number, by column; such a column has an indicator besides. A
-        missing category is one of its own.
+        What stands for a missing number of new people, by column; such a column has an indicator
+        besides. A missing category is one of its own.
     """
 
     formula: Formula
@@ -65,7 +66,12 @@ class Encoding:
 
     @classmethod
     def build(
-        cls, formula: str, frame: Any, *, missing: str = "error"
+        cls,
+        formula: str,
+        frame: Any,
+        *,
+        missing: str = "error",
+        blocks: Mapping[str, ArrayLike] | None = None,
     ) -> tuple[Encoding, FloatArray]:
         """Learn an encoding from people, and encode them.
 
@@ -76,8 +82,12 @@ class Encoding:
             ``C()``.
         frame : pandas or polars frame, or mapping of columns
         missing : {"error", "mean"}
-            Whether missing values are refused, or replaced by the mean of the column, with a
-            further column that marks them; a missing category becomes one of its own.
+            Whether missing values are refused, or replaced by a mean, with a further column that
+            marks them; a missing category becomes one of its own.
+        blocks : mapping of columns, optional
+            Whose cells are the blocks of a table: the mean is that of the person's block, without
+            which blocks would differ less in a feature than they do. Otherwise, and for people to
+            be predicted, it is that of the column.
 
         Returns
         -------
@@ -96,7 +106,8 @@ class Encoding:
             for k, array in enumerate(values)
         )
         draft = cls(parsed, categories, {}, (), means)
-        X, state, labels = draft._evaluate(values, {})
+        own = _block_means(parsed, values, means, blocks) if means and blocks else {}
+        X, state, labels = draft._evaluate(values, {}, own)
         names = tuple(_label(label, draft) for label in labels)
         if len(set(names)) < len(names) or not names:
             raise EncodingError(
@@ -163,9 +174,15 @@ class Encoding:
         return cls(formula, categories, _check_state(data["state"]), tuple(names), means)
 
     def _evaluate(
-        self, values: list[NDArray[Any]], state: dict[str, Any]
+        self,
+        values: list[NDArray[Any]],
+        state: dict[str, Any],
+        own: Mapping[str, FloatArray] | None = None,
     ) -> tuple[FloatArray, dict[str, Any], list[str]]:
-        """Return the columns, the state of transforms, and the columns' labels."""
+        """Return the columns, the state of transforms, and the columns' labels.
+
+        What stands for a missing number is ``own``, by column, or else the mean of the fit.
+        """
         check_formulas()
         from formulaic import ModelSpec
         from formulaic.errors import FormulaicError
@@ -178,7 +195,7 @@ class Encoding:
             if known is not None or variable.column not in self.means:
                 refuse_gaps(variable.column, values[k], new=bool(self.names))
             columns[f"v{k}"] = (
-                self._numbers(variable.column, values[k])
+                self._numbers(variable.column, values[k], own or self.means)
                 if known is None
                 else pandas.Categorical.from_codes(
                     category_codes(variable.column, values[k], known),
@@ -208,10 +225,10 @@ class Encoding:
         labels = [*(labels[k] for k in keep), *(f"{quote(name)}[missing]" for name in self.means)]
         return np.column_stack([X, *marks]), _lists(matrix.model_spec.transform_state), labels
 
-    def _numbers(self, name: str, values: NDArray[Any]) -> FloatArray:
-        """Return a column of numbers, the mean of the fit where one is missing."""
+    def _numbers(self, name: str, values: NDArray[Any], filled: Mapping[str, Any]) -> FloatArray:
+        """Return a column of numbers, with what stands for those that are missing."""
         found = as_numbers(name, values)
-        return np.where(gaps(found), self.means[name], found) if name in self.means else found
+        return np.where(gaps(found), filled[name], found) if name in self.means else found
 
 
 def _means(formula: Formula, values: list[NDArray[Any]]) -> dict[str, float]:
@@ -227,6 +244,26 @@ def _means(formula: Formula, values: list[NDArray[Any]]) -> dict[str, float]:
                 "out of the formula"
             )
         found[variable.column] = float(array[~gap].mean())
+    return found
+
+
+def _block_means(
+    formula: Formula,
+    values: list[NDArray[Any]],
+    means: Mapping[str, float],
+    blocks: Mapping[str, ArrayLike],
+) -> dict[str, FloatArray]:
+    """Return the mean of each row's block, that of everybody where the block has no number."""
+    names, codes = np.unique(as_text(blocks, where="blocks", outside=True), return_inverse=True)
+    found = {}
+    for variable, array in zip(formula.variables, values, strict=True):
+        if variable.column in means:
+            known = ~gaps(array)
+            n = np.bincount(codes[known], minlength=len(names))
+            total = np.bincount(codes[known], as_numbers(variable.column, array)[known], len(names))
+            found[variable.column] = np.where(
+                n > 0, total / np.maximum(n, 1), means[variable.column]
+            )[codes]
     return found
 
 
