@@ -179,7 +179,7 @@ class AlignmentWarning(UserWarning):
 
 
 class ReadWarning(UserWarning):
-    """A file can be read in several ways; the message says which was chosen, and how to change it."""
+    """A file can be read in several ways; says which was chosen, and what chooses another."""
 
 
 class RakingWarning(UserWarning):
