@@ -24,6 +24,6 @@ model = unbin.glm("age", people, {"county": table}, family="gaussian")
 ax = unbin.plots.residuals(model)
 
 # %%
-# Of the blocks of a right model 95 % lie in the grey band, without a trend; the farthest ones
-# outside are named. County 17 stands out. ``unbin.plots.influence(model)`` tells whether it
-# matters, and to which coefficient.
+# If the model is right, 95 % of the blocks lie in the grey band, without a trend; the farthest
+# ones outside are named. County 17 stands out. ``unbin.plots.influence(model)`` shows whether it
+# matters, and for which coefficient.

@@ -1,10 +1,10 @@
 """
-One table, several tables, individual data: what each tells
+One table, several tables, individual data: what each shows
 ===========================================================
 
 The same regression of exam scores at 16, fitted to a table by school, to three tables of the same
-pupils, and to the scores themselves. The last is what nobody has who needs this library; here it
-is the yardstick.
+pupils, and to the scores themselves. Nobody who needs this library has the scores; here they are
+the yardstick.
 """
 
 import matplotlib.pyplot as plt
@@ -39,6 +39,6 @@ for ax, title in zip(axes, ("reading score at 11", "boy"), strict=True):
     ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# A point is an estimate, its line the 95 % interval. The table by school alone leaves both wide.
-# Tables that cut the pupils by the features themselves bring estimates and intervals closer to
-# those of individual data.
+# A point is an estimate, its line the 95 % interval. With the table by school alone both intervals
+# are wide. Tables that divide the pupils by the features themselves bring estimates and intervals
+# closer to those of individual data.

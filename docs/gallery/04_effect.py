@@ -2,8 +2,8 @@
 Draw the curve of a feature with its interval
 =============================================
 
-Costs of care are high for small children, fall, and rise again with age. No straight line says
-that; a spline in the formula does. The outcome was published by county and by age group, and
+Costs of care are high for small children, fall, and rise again with age. A straight line cannot
+show that; a spline in the formula can. The outcome was published by county and by age group, and
 ``unbin.plots.effect`` draws the sum of all terms of age.
 """
 
@@ -35,6 +35,6 @@ ax.lines[1].set_label("from two tables, with 95 % interval")
 ax.legend(frameon=False)
 
 # %%
-# The line is the effect of age against the middle of its range, all other columns as they are; the
-# band is the 95 % interval at each age. Where the band is wide the tables say little, and where it
-# holds 0 they do not tell that age from the middle one.
+# The line is the effect of age relative to the middle of its range, with all other columns as they
+# are; the band is the 95 % interval at each age. Where the band is wide the tables say little, and
+# where it includes 0 they do not distinguish that age from the middle one.

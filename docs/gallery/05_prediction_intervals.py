@@ -3,8 +3,8 @@ Say how far single people may lie from a prediction
 ===================================================
 
 A model fitted to a table by county predicts means, and intervals for single people who were not in
-the table. The second are wider, because people of the same schooling earn different incomes, and
-no table changes that.
+the table. The intervals are wide, because people with the same schooling earn different incomes,
+and no table changes that.
 """
 
 import matplotlib.pyplot as plt
@@ -44,6 +44,6 @@ ax.spines[["top", "right"]].set_visible(False)
 print(f"{share:.0%} of {len(new)} new households lie inside")
 
 # %%
-# Nine of ten points should lie in the band, about as many above it as below. The band is
+# Nine in ten points should lie in the band, with about as many above it as below. The band is
 # ``predict_interval``; the standard error of the line is ``predict(…, return_std=True)`` and would
-# hardly be seen here.
+# hardly be visible here.

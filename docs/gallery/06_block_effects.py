@@ -2,9 +2,9 @@
 Let people of a county share what no feature explains
 =====================================================
 
-Prices, weather, a good hospital: people of a county have in common what is not in the data. The
-model has a random block intercept for it, whose standard deviation is ``block_sd_``. Here it was
-simulated, so that estimates can be compared with the truth.
+Prices, weather, a good hospital: people of a county share things that are not in the data. The
+model allows for them by a random block intercept, whose standard deviation is ``block_sd_``. Here
+it was simulated, so the estimates can be compared with the truth.
 """
 
 import matplotlib.pyplot as plt
@@ -34,6 +34,6 @@ ax.set_aspect("equal")
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# Each point is a county: how far its people lie above or below what their features say. Points
-# along the line mean that the table tells the effects of counties. At the ends they lie between the
-# line and 0: estimates of random effects are shrunk.
+# Each point is a county: how far its people lie above or below what their features suggest. Points
+# along the line mean that the table recovers the effects of counties. At the ends they lie between
+# the line and 0: estimates of random effects are shrunk.

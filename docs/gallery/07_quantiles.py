@@ -39,6 +39,7 @@ ax.set(xlabel="monthly rent", xlim=(0, 1600))
 ax.legend(frameon=False)
 
 # %%
-# Orange points are the published quartiles of the cheapest and the dearest county, curves what the
-# fit expects there: the share of people who pay up to a rent. A curve through its three points
-# reproduces its county. ``unbin.plots.observed_expected(model)`` shows all counties at once.
+# Orange points are the published quartiles of the cheapest and the dearest county; curves are what
+# the fit expects there: the share of people who pay up to a given rent. A curve through its three
+# points reproduces its county. ``unbin.plots.observed_expected(model)`` shows all counties at
+# once.

@@ -2,9 +2,9 @@
 Keep suppressed counts as intervals
 ===================================
 
-Agencies hide small counts. A hidden count is not 0 and not missing: it lies between 1 and the
-limit, and the totals of the block narrow it further. unbin uses just that. Here the same table is
-published with ever higher limits.
+Agencies hide small counts. A hidden count is neither 0 nor missing: it lies between 1 and the
+limit, and the totals of the block narrow it further. unbin uses exactly that information. Here the
+same table is published with ever higher limits.
 """
 
 import warnings
@@ -54,6 +54,6 @@ ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1), ncols=2, frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# The grey line is the truth, bars are 95 % intervals. Kept as intervals, hidden counts cost
-# little precision here and leave the estimate where it is. Taken for 0 they pull it away, with
-# intervals that do not know it, and in the end make it useless.
+# The grey line is the truth, bars are 95 % intervals. Kept as intervals, hidden counts cost little
+# precision here and do not shift the estimate. Taken as 0, they pull it away, with intervals that
+# do not show it, and in the end make it useless.

@@ -2,9 +2,9 @@
 Who voted for whom: groups by categories
 ========================================
 
-A register has everybody's race and precinct; of the votes only the counts by precinct are
-published. The classifier estimates the cells of race by party, and ``unbin.plots.cells`` draws
-them with intervals.
+A register has everybody's race and precinct; the votes are published only as counts by precinct.
+The classifier estimates the cells of race by party, and ``unbin.plots.cells`` draws them with
+intervals.
 """
 
 import numpy as np
@@ -27,6 +27,6 @@ ax = unbin.plots.cells(model)
 print(pd.crosstab(people["race"], vote, normalize="index").round(3))  # the truth
 
 # %%
-# A row is a group and adds up to 100 %; the darker a cell, the more of the group are in it, and
-# below each share stands its 95 % interval. The intervals do not hold what no table of margins
-# tells: whether a group votes otherwise where it is large.
+# Each row is a group and adds up to 100 %; the darker a cell, the larger its share of the group.
+# Below each share is its 95 % interval. The intervals do not cover what no table of margins can
+# show: whether a group votes differently where it is large.

@@ -4,7 +4,7 @@ Weigh what a table is good for against what it gives away
 
 A data steward plans a table of incomes: for everybody, by region or by county, in two to ten bins.
 The audit makes each table, guesses everybody's income from it and from the features, and compares
-the coefficients that an analyst would get with those of individual data.
+the coefficients that an analyst would get with those from individual data.
 """
 
 import matplotlib.pyplot as plt
@@ -46,6 +46,7 @@ ax.set_xlabel("utility: 1 less the distance from the coefficients of individual 
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# Right is useful, up is disclosive. Hollow tables have counts under 11, which the rule of the audit
-# forbids. Both rise together, because a model that explains incomes well also guesses them well;
-# where two tables are as useful, take the one that is lower, filled, or has fewer bins.
+# Tables further to the right are more useful, those further up disclose more. Hollow tables have
+# counts under 11, which the rule of the audit forbids. Gain and utility rise together, because a
+# model that explains incomes well also guesses them well; if two tables are equally useful, take
+# the one that is lower, filled, or has fewer bins.

@@ -59,31 +59,32 @@ def glm(
     people : pandas or polars frame, Arrow table, mapping of columns, or path
         One row per person.
     tables : mapping of column to table
-        By the column of ``people`` that holds the blocks of the table, several columns for a table
-        of their cells: ``{"county": release, ("age_group", "sex"): "ages.csv"}``. A table is a
-        release, a tidy frame, or the path of a file.
+        Each table by the column of ``people`` that holds its blocks, or by several columns for a
+        table of their cells: ``{"county": release, ("age_group", "sex"): "ages.csv"}``. A table is
+        a release, a tidy frame, or the path of a file.
     family : str
-        As for :class:`AggregatedGLM`; "auto", the default here: held-out blocks choose, and the
-        summary says what won. Of tables of categories "multinomial", which "auto" is there.
+        As for :class:`AggregatedGLM`. With "auto", the default here, the family is chosen on
+        held-out blocks, and the summary says what won. Tables of categories are "multinomial", also
+        with "auto".
     missing : {"error", "drop", "mean"}
-        What to do about people who lack a value that the formula reads. "drop" leaves them out and
-        scales the tables to those who are left, block by block, as if values were missing at
-        random within blocks. "mean" replaces numbers by the mean of the person's block in the
-        first table and adds a column that marks them; a missing category becomes a category.
+        What to do about people who lack a value that the formula needs. "drop" leaves them out and
+        scales the tables to those who are left, block by block, as if values were missing at random
+        within blocks. "mean" replaces numbers by the mean of the person's block in the first table
+        and adds a column that marks them; a missing category becomes a category.
     weights, offset, observed : str, optional
         Columns of ``people``: how many people a row stands for, what is added to the linear
         predictor, and outcomes that are known.
     weighting, disjoint, scale, on_missing
         As for ``Release.align`` and ``join``.
     **settings
-        Further parameters of :class:`AggregatedGLM`; of tables of categories those of
-        :class:`AggregatedClassifier`, as ``random=["race"]``.
+        Further parameters of :class:`AggregatedGLM` or, for tables of categories, of
+        :class:`AggregatedClassifier`, such as ``random=["race"]``.
 
     Returns
     -------
     AggregatedGLM, or AggregatedClassifier for tables of categories
-        Fitted. It knows the formula: ``model.predict(new_people)`` takes a frame of the same
-        columns, and so do saved models.
+        The fitted model. It keeps the formula: ``model.predict(new_people)`` takes a frame with the
+        same columns, also after saving and loading.
 
     Examples
     --------

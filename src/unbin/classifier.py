@@ -84,15 +84,16 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
 
     Votes by precinct, causes of death by county, occupations by district: the features of every
     person are known, their category is not. Each category has a linear predictor; published counts
-    are compared with what these say by a quasi-score, as :class:`AggregatedGLM` does for numbers.
-    Of two categories, without ``random``, it is that model's binomial family.
+    are compared with their expectations by a quasi-score, as :class:`AggregatedGLM` does for
+    numbers. With two categories and no ``random``, it is that model's binomial family.
 
     Parameters
     ----------
     alpha : float, None or "auto"
         Ridge: mean loss + alpha/2 ||coef||², intercepts free. "auto" is the evidence ridge of the
         standardised slopes: *predictions* are shrunk by it, ``coef_`` and its errors are not. None
-        is the same where the tables tell some combination of slopes poorly, and no ridge elsewhere.
+        is the same where the tables say little about some combination of slopes, and no ridge
+        elsewhere.
     random : list of str, mapping of str to list of str, or None
         Features whose levels random effects follow: an effect per block, category and level (cell
         of levels, of several features), with a variance for each level. Columns of text by their
@@ -101,11 +102,11 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         an effect per block and category.
     contextual : float or "auto"
         Scale z of slopes on the block means of the features, for each group: N(0, z²) on the logit
-        scale. 0: none. Margins alone cannot tell it, so that it is a parameter of sensitivity: with
-        ``random``, results are given at 0, .25 and .5 as well. A second table, or people whose
-        category is known, do tell contextual slopes, and with "auto" their scale.
+        scale. 0: none. Margins alone do not identify it, so it is a sensitivity parameter: with
+        ``random``, results are also given at 0, 0.25 and 0.5. A second table, or people whose
+        category is known, identify contextual slopes and, with "auto", their scale.
     impossible : mapping of str to mapping, or None
-        Categories that some cannot be in: ``{"childbirth": {"sex": "m"}}``, by a feature in
+        Categories that some people cannot be in: ``{"childbirth": {"sex": "m"}}``, by a feature in
         ``random`` and one or several of its levels.
     fit_intercept : bool
     tol : float
@@ -129,7 +130,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
     intercept_ : (K,) or (1,)
     standard_errors_ : as ``coef_``
     shrunk_coef_, shrunk_intercept_ : as ``coef_`` and ``intercept_``, or None
-        What predicts, where the evidence ridge acts.
+        The coefficients used for prediction, where the evidence ridge acts.
     alpha_ : float
     effect_sd_ : (G,)
         Standard deviation of the random effects on a logit, by group.
@@ -236,7 +237,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         return np.asarray(eta[:, 1] - eta[:, 0]) if len(self.classes_) == 2 else eta
 
     def predict_proba(self, X: ArrayLike, *, blocks: ArrayLike | None = None) -> FloatArray:
-        """Return the chance of every category, (n, K), in the order of ``classes_``."""
+        """Return the probability of every category, (n, K), in the order of ``classes_``."""
         X = self._check_rows(X)
         if self._binary is not None:
             fit = self._binary._fits[0].for_prediction()
@@ -245,7 +246,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         return self._model.probabilities(X, self._places(blocks, len(X)))
 
     def predict_log_proba(self, X: ArrayLike, *, blocks: ArrayLike | None = None) -> FloatArray:
-        """Return the log of the chance of every category, (n, K)."""
+        """Return the log of the probability of every category, (n, K)."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X, blocks=blocks)))
 
@@ -257,8 +258,8 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
     def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
         """Return how well the model explains a target; larger is better.
 
-        Of labels the accuracy, as in scikit-learn; of a table of categories the mean predictive log
-        score of the published counts per person.
+        For labels, the accuracy, as in scikit-learn; for a table of categories, the mean predictive
+        log score of the published counts per person.
         """
         if not _is_aggregated(y):
             return float(super().score(X, y, sample_weight))
@@ -313,7 +314,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
     ) -> Any:
         """Return the coefficients as a frame, one row per category and term.
 
-        ``exponentiate``: odds of the category against the geometric mean of all, or, of two
+        ``exponentiate``: odds of the category relative to the geometric mean of all or, with two
         categories, odds ratios of the second.
         """
         check_is_fitted(self)
@@ -346,7 +347,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         frame
             A column per feature, category, people, count, share, conf_low, conf_high (of the
             share), and the share at each scale z of contextual slopes, ``share_z_…``: intervals do
-            not hold what is not known of these.
+            not cover the uncertainty about these.
         """
         check_is_fitted(self)
         return to_frame(group_table(self._grouped("group_table"), by, level), backend)
@@ -356,8 +357,8 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
     ) -> Any:
         """Return people of every block by group and category, with intervals.
 
-        Counts meet the margins of each block: its people by group and its published categories.
-        Parameters are those of ``group_table``.
+        Counts agree with the margins of each block: its people by group and its published
+        categories. Parameters are those of ``group_table``.
         """
         check_is_fitted(self)
         model = self._grouped("block_table")

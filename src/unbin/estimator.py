@@ -108,10 +108,9 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     Parameters
     ----------
     family : str
-        Distribution of the target: "gaussian", "poisson", "binomial", "gamma",
-        "negative-binomial", "beta-binomial", "ordinal" (a cumulative logit with free thresholds:
-        proportional odds; for tables with the same bins in every block), or "auto": held-out blocks
-        choose.
+        Distribution of the target: "gaussian", "poisson", "binomial", "gamma", "negative-binomial",
+        "beta-binomial", "ordinal" (a cumulative logit with free thresholds: proportional odds; for
+        tables with the same bins in every block), or "auto": chosen on held-out blocks.
     method : {"likelihood", "matching"}
         "likelihood" solves the quasi-score of the published numbers: consistent, with standard
         errors. "matching" is the estimator of the paper: the coefficients and individual targets
@@ -119,15 +118,15 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     alpha : float, None, "auto" or "held-out"
         Ridge, as in scikit-learn and glum: mean loss + alpha/2 ||coef||², the intercept is free.
         The paper's lambda is n alpha / 2. "auto" is the evidence ridge of the standardised slopes
-        (MacKay): *predictions* are shrunk by it, ``coef_`` and its errors are not. None is the
-        same where the table tells some combination of the slopes poorly or the fit without a ridge
-        fails, and no ridge elsewhere. 0 never shrinks. "held-out": held-out blocks choose.
+        (MacKay): *predictions* are shrunk by it, ``coef_`` and its errors are not. None is the same
+        where the table says little about some combination of the slopes or the fit without a ridge
+        fails, and no ridge elsewhere. 0 never shrinks. "held-out": chosen on held-out blocks.
     contextual : bool or "auto"
         Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
-        the effect within blocks and ``contextual_coef_`` that between blocks less that within
-        (likelihood only). "auto": if they improve the predictive log score of held-out blocks, and
-        the test of ecological bias rejects. Of several tables the blocks are those of the first,
-        or of the one named here.
+        the effect within blocks and ``contextual_coef_`` the effect between blocks minus that
+        within (likelihood only). "auto": if they improve the predictive log score of held-out
+        blocks, and the test of ecological bias rejects. With several tables, the blocks are those
+        of the first, or of the one named here.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}
@@ -135,15 +134,15 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         itself (gaussian family).
     robust : bool
         Estimate from the levels of the blocks' tables alone, not from the shape of their
-        histograms: slopes stay right where the shape of the family is wrong, at standard errors
-        0 to 50 % larger (likelihood, one table).
+        histograms: slopes stay valid where the shape of the family is wrong, with standard errors 0
+        to 50 % larger (likelihood, one table).
     lower, upper : float or None
         Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
-        imputed values keep to them, and to what the release itself tells: closed bins, published
-        minima and maxima, and a lowest bin that ends at 0, which is taken to hold 0 alone unless
-        ``lower`` is given (-inf where people may be below).
+        imputed values stay within them, and within what the release itself shows: closed bins,
+        published minima and maxima, and a lowest bin that ends at 0, which is taken to contain only
+        0 unless ``lower`` is given (-inf if people may be below).
     solver : {"lbfgs", "alternating"}
-        Of matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
+        For matching: "lbfgs" minimises min over z of D(z || mean) directly; "alternating" is the
         paper step by step: fit a GLM to the imputed targets, impute again, repeat.
     init : {"block-means", "random"} or array of (intercept and) slopes
         Where matching starts. "block-means" regresses rough block means of the target on block
@@ -168,12 +167,12 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         ``unbin[dask]``), or on a GPU (needs ``unbin[gpu]``). "dask" takes Parquet files, Dask
         frames or Dask arrays; "torch" arrays, tensors or Parquet files.
     client : distributed.Client, address of a scheduler, or None
-        Of "dask"; None starts workers on this machine for the time of the fit.
+        For "dask"; None starts workers on this machine for the duration of the fit.
     device : str or None
-        Of "torch": "cuda", "cuda:1", "cpu"; None is the GPU.
+        For "torch": "cuda", "cuda:1", "cpu"; None is the GPU.
     dtype : {"float64", "float32"}
-        Of "torch": precision of the rows and of work row by row. Sums are float64 either way;
-        with "float32" coefficients agree to about five digits.
+        For "torch": precision of the rows and of row-wise work. Sums are float64 either way; with
+        "float32" coefficients agree to about five digits.
     checkpoint : path or None
         Where to save the coefficients at every step. A fit that finds them there resumes from them;
         once complete it removes the file.
@@ -182,33 +181,34 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     ----------
     coef_ : (d,), or (p, d) for a list of p targets
     intercept_ : float, or (p,); 0 for ordinal, whose thresholds take its place
-        With a random block intercept that of the average person, who lives in a large block.
+        With a random block intercept, that of the average person, who lives in a large block.
     contextual_coef_ : (d,), (p, d) or None
     dispersion_ : float, or (p,)
         sigma² of a gaussian, the dispersion of gamma, negative- and beta-binomial, else 1.
     block_sd_ : float, or (p,)
-        Standard deviation of the random block intercept, 0 where none shows (likelihood). Slopes
-        are then those within a block. Of several tables this is the spread of all partitions'
-        intercepts together, and slopes of ordinal outcomes and of those of two values are those of
-        the population, as a GLM of individual data has them.
+        Standard deviation of the random block intercept, 0 where there is no evidence of one
+        (likelihood). Slopes are then those within a block. With several tables this is the spread
+        of all partitions' intercepts together, and slopes of ordinal and binary outcomes are those
+        of the population, as in a GLM of individual data.
     family_ : as used, or list of p
     alpha_ : float, or list of p
-        The ridge that acted. The evidence ridge is one of the standardised slopes, and infinite
-        where it leaves none.
+        The ridge that was used. The evidence ridge applies to the standardised slopes, and is
+        infinite where it leaves none.
     shrunk_coef_, shrunk_intercept_ : as ``coef_`` and ``intercept_``, or None
-        What predicts where it is not ``coef_``: where the evidence ridge acts, or that is from
-        levels alone; None elsewhere.
+        The coefficients used for prediction where they are not ``coef_``: where the evidence ridge
+        acts, or ``coef_`` is from levels alone; None elsewhere.
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
         and the best so far was fitted.
     standard_errors_ : (d,), or (p, d)
     published_ : Published, None or list of p
-        Published counts of each block beside those the fit expects (likelihood); see ``plots``. Of
+        Published counts of each block and those the fit expects (likelihood); see ``plots``. With
         several tables, those of the first; ``tables_`` has them all.
     n_people_, n_blocks_, n_observed_ : int
-        People that the tables count, their blocks, and people beside them whose outcome is known.
+        Numbers of people that the tables count, of their blocks, and of further people whose
+        outcome is known.
     tables_ : tuple of TableFit, or list of p
-        What a fit to several tables of the same people says of each; empty for one table.
+        What a fit to several tables of the same people says about each; empty for one table.
     method_ : {"likelihood", "matching", "observed"}
         As used; "observed" for plain numbers.
     status_ : Enum, or list of p
@@ -224,11 +224,11 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     objective_path_, n_iter_
         Progress of the solver.
     encoding_ : Encoding
-        Of a model that ``unbin.glm`` fitted, or that was saved with one: how a formula turns the
-        columns of people into features.
+        For a model that ``unbin.glm`` fitted, or that was saved with an encoding: how a formula
+        turns the columns of people into features.
     thresholds_, bin_edges_, bin_values_
-        Of an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
-        of each bin, read off the pooled histogram.
+        For an ordinal fit: thresholds in units of X @ coef, the edges they stand for, and the mean
+        of each bin, estimated from the pooled histogram.
 
     References
     ----------
@@ -335,32 +335,33 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
             one model per target on the same X; plain numbers are observed targets and give the
             ordinary GLM, the oracle. For files, Dask collections and tensors with ``block`` the
             release itself, or a list of releases. For files and frames, also of pandas and polars,
-            the tables by the columns that hold their blocks: ``{"county": table, ("age_group",
-            "sex"): other}``, the blocks of the second its cells ("65-74 | f"). Beside other tables
-            a missing id says that a person is outside a table.
+            the tables by the columns that hold their blocks:
+            ``{"county": table, ("age_group", "sex"): other}``, where the blocks of the second are
+            its cells ("65-74 | f"). With several tables, a missing id means that a person is
+            outside a table.
         offset : (n,), optional
             Added to the linear predictor, for example log exposure. The name of its column in files
             and frames.
         block : str, optional
-            The column of files and Dask frames that holds block ids, unless y names it; beside a
-            Dask array an array, beside a tensor a tensor of whole numbers or an array of ids.
+            The column of files and Dask frames that holds block ids, unless y names it; with a Dask
+            array an array, with a tensor a tensor of whole numbers or an array of ids.
         features : list of str, optional
-            The columns that are features, of files, Dask frames, and frames of which y names
+            The columns that are features, in files, Dask frames, and frames of which y names
             columns.
         weights : str, optional
-            The column that says how many people each row stands for, of the same sources; beside a
-            Dask array or a tensor an array or a tensor. Where rows are tied to a table beforehand,
+            The column that says how many people each row stands for, in the same sources; with a
+            Dask array or a tensor, an array or a tensor. Where rows are tied to a table beforehand,
             weights belong there: ``release.align(blocks, weights=w)``.
         weighting : {"frequency", "survey"}
             See ``Release.align``.
         observed : str, optional
-            The column of outcomes that are known, missing where nobody knows; see ``observed``.
-            Beside a Dask array a Dask array. Those who have one are held in memory: they are few.
+            The column of known outcomes, missing where nobody knows; see ``observed``. With a Dask
+            array, a Dask array. People with a known outcome are held in memory: they are few.
             People without a block id are then outside the table.
         disjoint : bool
             The tables do not count the outcomes that are known.
         sample_weight : (n,), optional
-            Of observed targets: how often each row counts, as in scikit-learn.
+            For observed targets: how often each row counts, as in scikit-learn.
 
         Returns
         -------
@@ -429,13 +430,14 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
             With contextual effects: whose block means go with each row. A block known from the fit
             has the means it had there.
         block_means : mapping of block id to (d,) means, optional
-            For blocks that are new. People of any other block get the average context.
+            For new blocks. People of any other block get the average context.
         offset : (n,) or number, optional
             As in ``fit``. A model that was fitted with an offset needs it, 0 for none.
         return_std : bool
-            Return the standard deviation of the means too, of the same shape: how far off they may
-            be for what is not known of the coefficients (delta method), dispersion and spread of
-            the block effects taken as estimated. ``predict_interval`` is for outcomes.
+            Also return the standard errors of the means, in the same shape: how far off they may be
+            because the coefficients are estimated (delta method), with the dispersion and the
+            spread of the block effects held at their estimates. ``predict_interval`` is for
+            outcomes.
         """
         X = self._check_rows(X)
         etas = self._etas(X, blocks, block_means, offset)
@@ -462,12 +464,12 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     ) -> FloatArray:
         """Return intervals for the outcome of people with features X, shape (n, 2).
 
-        Each holds the outcome of such a person, of a block that was not in the fit, with
-        probability ``level``: the law of the family, averaged over the random block intercept and
-        over what is not known of the coefficients, between its quantiles. Intervals of whole
-        numbers hold their ends, and are the shortest that reach the level; a few numbers cannot do
-        so exactly. An ordinal fit reads ends off its latent variable as ``predict`` does, or gives
-        those of whole bins; an end in a bin without an end is infinite, and said to be.
+        Each contains the outcome of such a person, in a block that was not in the fit, with
+        probability ``level``. Ends are quantiles of the family's distribution, averaged over the
+        random block intercept and over the uncertainty of the coefficients. Intervals of whole
+        numbers include their ends, and are the shortest that reach the level; a few numbers cannot
+        do so exactly. An ordinal fit reads ends off its latent variable as ``predict`` does, or
+        gives those of whole bins; an end in an open bin is infinite, with a warning.
 
         Parameters
         ----------
@@ -706,15 +708,15 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         """Test linear hypotheses about the terms of ``tidy``.
 
         With q hypotheses about coefficients whose covariance has ν degrees of freedom (``df`` in
-        ``tidy``), the Wald statistic is taken for Hotelling's T²: F with q and ν - q + 1 degrees of
-        freedom, which for one hypothesis is the square of Student's t with ν. Chi-square where ν
+        ``tidy``), the Wald statistic is referred to Hotelling's T²: F with q and ν - q + 1 degrees
+        of freedom, which for one hypothesis is the square of Student's t with ν. Chi-square where ν
         is infinite.
 
         Parameters
         ----------
         hypotheses : str, list of str, or (q, k) numbers
-            "age = 0", "age = C(sex)[T.m]", "2*age + income = 1"; a list of these or of names, all
-            to hold together (a name alone: the term is 0); or contrasts that are 0, one number for
+            "age = 0", "age = C(sex)[T.m]", "2*age + income = 1"; a list of these or of names,
+            tested jointly (a name alone: the term is 0); or contrasts that are 0, one number for
             each term of ``tidy``. A name that looks like a number goes between backticks.
 
         Returns
@@ -755,17 +757,17 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     ) -> Any:
         """Return average marginal effects on the mean outcome, one row per column of X.
 
-        In the units of the outcome: the mean over people of the derivative of their mean in a
-        column (``contrast`` is "dY/dX"), or, of a column of zeros and ones, of their mean at 1 less
-        that at 0 ("1 - 0"); the other columns stay as they are. Standard errors are those of the
-        delta method, people as given. Squares and splines of a variable are columns of their own:
-        compare predictions to see the variable itself.
+        In the units of the outcome: the mean over people of the derivative of their mean with
+        respect to a column (``contrast`` is "dY/dX") or, for a column of zeros and ones, of their
+        mean at 1 minus that at 0 ("1 - 0"); the other columns stay as they are. Standard errors are
+        from the delta method, with the people taken as given. Squares and splines of a variable are
+        separate columns: compare predictions to see the effect of the variable itself.
 
         Parameters
         ----------
         X : (n, d), optional
-            People to average over; those of the fit when left out, as long as the model holds them:
-            a saved or copied model does not.
+            People to average over; by default those of the fit, which a saved or copied model does
+            not hold.
         blocks, block_means, offset
             Of these people, as in ``predict``.
         weights : (n,), optional

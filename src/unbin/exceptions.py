@@ -139,11 +139,11 @@ class ModelFileError(UnbinError, ValueError):
 
 
 class CheckpointError(UnbinError, ValueError):
-    """A file does not hold coefficients that this fit can go on from."""
+    """A file does not hold coefficients from which this fit can resume."""
 
 
 class MissingPackageError(UnbinError, ImportError):
-    """What is asked for needs a package that comes with an extra, and is not installed."""
+    """A function needs a package of an extra that is not installed."""
 
 
 class OutputError(UnbinError, OSError):
@@ -155,7 +155,7 @@ class DownloadError(UnbinError, OSError):
 
 
 class FitError(UnbinError, ArithmeticError):
-    """A fit ran into numbers that cannot be computed with."""
+    """A fit ran into numbers beyond the range of floating point."""
 
 
 class FitInterruptedError(UnbinError):
@@ -179,7 +179,7 @@ class AlignmentWarning(UserWarning):
 
 
 class ReadWarning(UserWarning):
-    """What a reader chose of a file that may be read in several ways; options say otherwise."""
+    """A file can be read in several ways; says which was chosen, and what chooses another."""
 
 
 class RakingWarning(UserWarning):
@@ -187,7 +187,7 @@ class RakingWarning(UserWarning):
 
 
 class OpenIntervalWarning(UserWarning):
-    """An interval for an outcome ends in a bin without an end, and is infinite there."""
+    """An interval for an outcome ends in an open bin, and is infinite there."""
 
 
 class SlowFitWarning(UserWarning):

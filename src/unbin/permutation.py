@@ -112,7 +112,7 @@ def permutation_test(
         blocks, "block-means" association between blocks. "refit" costs ``n_permutations`` fits.
         "paper" is no test: it always rejects (see the module).
     table : str, optional
-        Of several tables of the same people, the one whose blocks are dealt out; the others stay
+        With several tables of the same people, the one whose blocks are permuted; the others stay
         as they are. Individual targets cannot be permuted there: within the blocks of one table
         they would change the others.
     random_state : int, optional

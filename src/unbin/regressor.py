@@ -60,7 +60,7 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         The divergence: (z - mean)²/2, or z log(z/mean) - z + mean for counts. It should be the
         loss that ``estimator`` minimises.
     max_iter : int
-        Fits of the alternation at most.
+        The largest number of fits in the alternation.
     tol : float
         Stop after three steps in a row that each lower the objective by less than ``tol`` times
         D(z || average z) / n, that of a constant prediction.
@@ -74,8 +74,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         Predict each fold of blocks, for the imputation, by a fit to all others. A flexible learner
         that predicts the people it was fitted to returns their z, right or wrong, and the
         alternation stays where it began; held-out blocks keep what other blocks confirm. None
-        predicts in the sample, as the paper does, and is as good and faster for learners that
-        cannot memorise (see experiments/nonlinear.py).
+        predicts in the sample, as the paper does, which is faster and just as good for learners
+        that cannot memorise (see experiments/nonlinear.py).
     random_state : int, RandomState or None
         Seeds folds, ties and the estimator.
 
@@ -151,8 +151,8 @@ class AggregatedRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         y : AggregatedTarget or (n,) numbers
             ``release.align(blocks)``; plain numbers are observed targets, which ``estimator`` is
             fitted to once. Rows that stand for several people (``align(blocks, weights=...)``,
-            whole numbers) have the mean of their targets, and ``estimator`` is told how many they
-            are by ``sample_weight``.
+            whole numbers) have the mean of their targets, and ``estimator`` gets their number as
+            ``sample_weight``.
 
         Returns
         -------

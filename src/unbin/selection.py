@@ -24,7 +24,7 @@ from unbin.release.target import AggregatedTarget
 
 
 class BlockKFold:
-    """K folds of whole blocks with about as many people each, for scikit-learn's ``cv=``.
+    """K folds of whole blocks with about the same number of people, for scikit-learn's ``cv=``.
 
     Parameters
     ----------
@@ -139,8 +139,8 @@ def cross_validate(
 ) -> CrossValidation:
     """Leave out blocks in turn, and score how well the others predict their numbers.
 
-    The people of a block that is left out stay in X: of several tables the others still count them.
-    Outcomes that are known stay too.
+    The people of a block that is left out stay in X: with several tables, the others still count
+    them. Known outcomes stay too.
 
     Parameters
     ----------
@@ -150,8 +150,8 @@ def cross_validate(
     target : AggregatedTarget or JoinedTarget
     n_splits : int
     table : str, optional
-        Leave out blocks of this table. Without it, of every table with at least two blocks per
-        fold; of all tables together if none has so many.
+        Leave out blocks of this table. By default, of every table with at least two blocks per
+        fold, or of all tables together if none has as many.
     offset : (n,), optional
     random_state : int, optional
         Deals blocks of about the same size at random; without it in serpentine order.

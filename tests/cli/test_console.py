@@ -111,7 +111,7 @@ def test_help_imports_no_numerics():
 
 
 def test_the_version_is_told():
-    assert "unbin --version tells the version" in run("--help").stdout
+    assert "unbin --version prints the version" in run("--help").stdout
     done = subprocess.run(
         [sys.executable, "-m", "unbin", "--version"], capture_output=True, text=True, check=True
     )

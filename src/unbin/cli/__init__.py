@@ -27,7 +27,8 @@ def root() -> None:
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex)"
 
-    unbin --version tells the version, unbin --install-completion makes the shell complete commands.
+    unbin --version prints the version, unbin --install-completion makes the shell complete
+    commands.
     """
 
 
@@ -39,7 +40,7 @@ def demo(
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()
 ) -> None:
-    """Show it on simulated people in counties.
+    """Show a whole analysis on simulated people in counties.
 
     Publishes histograms per county, and per age group and sex, fits from them alone, and compares
     with the truth.

@@ -28,14 +28,14 @@ def aggregate(
         str,
         typer.Option(
             help="Number of bins, or their edges: '-inf,0,10,inf'. 'categories' counts every value "
-            "by itself, as text is counted anyway."
+            "by itself, as is always done for text."
         ),
     ] = "5",
     output: Annotated[
         Path | None,
         typer.Option(
-            help="File to write. Default: the terminal. Of several tables, the folder: a file for "
-            "each, as county.csv and age_group-sex.csv."
+            help="File to write. Default: the terminal. With several tables, a folder with a file "
+            "for each, such as county.csv and age_group-sex.csv."
         ),
     ] = None,
     debug: options.DebugOption = False,  # noqa: ARG001 - read by reported()

@@ -32,7 +32,7 @@ def audit(
         list[str] | None,
         typer.Option(
             help="Column with the block of each person, several between commas for a crossed "
-            "table; again for further tables."
+            "table; repeat for further tables."
         ),
     ] = None,
     weights: Annotated[
@@ -61,7 +61,7 @@ def audit(
     ] = None,
     edges: Annotated[
         list[str] | None,
-        typer.Option(help="Edges to plan for: '-inf,0,10,inf'; again for further tables."),
+        typer.Option(help="Edges to plan for: '-inf,0,10,inf'; repeat for further tables."),
     ] = None,
     formula: Annotated[
         str | None,
@@ -93,11 +93,11 @@ def audit(
         str | None, typer.Option(help="Show what noise changes: laplace:EPSILON.")
     ] = None,
     min_utility: Annotated[
-        float, typer.Option(help="Utility that the recommended table keeps, 0 to 1.")
+        float, typer.Option(help="Utility that a recommended table must reach, 0 to 1.")
     ] = 0.8,
     fail_above: Annotated[
         float | None,
-        typer.Option(help="Exit with 1 if a table has a larger gain, and recommend none that has."),
+        typer.Option(help="Exit with 1 if a table has a larger gain, and recommend no such table."),
     ] = None,
     held_out: Annotated[
         float, typer.Option(help="Share of people left out of the audited tables.")

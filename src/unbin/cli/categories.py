@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 RandomOption = Annotated[
     list[str] | None,
     typer.Option(
-        help="Of categories: column of the formula whose levels are groups, with effects of their "
-        "own in every block, and cells that are estimated; again for a further column."
+        help="For categories: column of the formula whose levels are groups, with effects of their "
+        "own in every block and estimated cells; repeat for a further column."
     ),
 ]
 BlockTableOption = Annotated[
     Path | None,
     typer.Option(
-        help="Of categories, with --random: file for the people of every block by group and "
+        help="For categories, with --random: file for the people of every block by group and "
         "category, with intervals. Handle with care where groups are small."
     ),
 ]

@@ -31,14 +31,15 @@ def check(
 ) -> None:
     """Check whether people and a table, or several tables, fit together.
 
-    Compares blocks, totals, hidden counts and leading zeros; of several tables also what they
-    count of the same people. The exit code is 0 when a fit can start, 1 when it cannot.
+    Compares blocks, totals, hidden counts and leading zeros; with several tables also their counts
+    of the same people. The exit code is 0 when a fit can start, 1 when it cannot.
 
-    With --on-missing drop, people without a block are outside that table. What is said once of
-    RELEASE (--rounding, …) goes for all tables; else say it once for each, in their order.
+    With --on-missing drop, people without a block are outside that table. An option about RELEASE
+    (--rounding, …) given once applies to all tables; otherwise give it once for each, in their
+    order.
 
-    Rows that stand for several people have --weights. Outcomes that are known (--observed) are
-    looked for in the tables.
+    Rows that stand for several people need --weights. Known outcomes (--observed) are looked for in
+    the tables.
 
     Example: unbin check people.csv county.csv sex.csv --block county --block sex
 

@@ -49,32 +49,32 @@ def fit(
     missing: Annotated[
         str,
         typer.Option(
-            help="People who lack a value of the formula: error; drop, the tables scaled to those "
-            "who are left; mean, with a column that marks them."
+            help="People who lack a value that the formula needs: error; drop, with the tables "
+            "scaled to those who are left; mean, with a column that marks them."
         ),
     ] = "error",
     family: Annotated[
         str | None,
         typer.Option(
             help="gaussian, poisson, binomial, gamma, negative-binomial, beta-binomial, ordinal, "
-            "or auto: held-out blocks choose. Default: auto, gaussian of matching and of logs; "
-            "multinomial of categories.",
+            "or auto: chosen on held-out blocks. Default: auto; gaussian for matching and logs; "
+            "multinomial for categories.",
             show_default=False,
         ),
     ] = None,
     alpha: Annotated[
         str,
         typer.Option(
-            help="Ridge: a number; auto, the evidence ridge, or needed, the same where the table "
-            "tells slopes poorly, for predictions; held-out, chosen on held-out blocks."
+            help="Ridge: a number; auto, the evidence ridge for predictions; needed, the same only "
+            "where the table says little about slopes; held-out, chosen on held-out blocks."
         ),
     ] = "needed",
     contextual: Annotated[
         str,
         typer.Option(
-            help="Block means of the features as further columns: no, yes, auto; of several tables "
-            "over the blocks of the first, or of the one whose --block is given here. Of "
-            "categories the scale of their slopes: 0.25, or auto with several tables."
+            help="Block means of the features as further columns: no, yes, auto; with several "
+            "tables over the blocks of the first, or of the one whose --block is given here. For "
+            "categories, the scale of their slopes: 0.25, or auto with several tables."
         ),
     ] = "no",
     random: categories.RandomOption = None,
@@ -94,10 +94,10 @@ def fit(
     ] = None,
     lower: Annotated[
         float | None,
-        typer.Option(help="Least value the outcome can have, of an ordinal fit: 0 of a cost."),
+        typer.Option(help="Smallest value the outcome can have, in an ordinal fit: 0 for a cost."),
     ] = None,
     upper: Annotated[
-        float | None, typer.Option(help="Greatest value the outcome can have, of an ordinal fit.")
+        float | None, typer.Option(help="Largest value the outcome can have, in an ordinal fit.")
     ] = None,
     scale: Annotated[
         bool,
@@ -133,11 +133,11 @@ def fit(
 ) -> None:
     """Fit a model to people and a published table, or several tables of the same people.
 
-    Of several tables, give a --block for each, in their order. With --on-missing drop, people
-    without a block are outside that table. Rows that stand for several people have --weights;
-    people whose outcome is known (--observed) are taken out of the tables, and fitted beside them.
-    Of a table of categories (votes, causes of death) the classifier is fitted; --random names the
-    groups whose cells are estimated.
+    With several tables, give a --block for each, in their order. With --on-missing drop, people
+    without a block are outside that table. Rows that stand for several people need --weights;
+    people whose outcome is known (--observed) are subtracted from the tables, and both are fitted
+    together. For a table of categories (votes, causes of death) the classifier is fitted; --random
+    names the groups whose cells are estimated.
 
     Example: unbin fit people.csv release.csv --block county --formula "age + C(sex) + log(los)"
     --family auto --alpha auto --output results

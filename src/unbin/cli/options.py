@@ -32,12 +32,12 @@ ReleasesArgument = Annotated[
 _BLOCK = "Column of PEOPLE with the block (county, hospital, …) of each person"
 BlockOption = Annotated[
     str | None,
-    typer.Option(help=f"{_BLOCK}; of several tables, in the one that contextual effects are of."),
+    typer.Option(help=f"{_BLOCK}; with several tables, in the one of the contextual effects."),
 ]
 BlocksOption = Annotated[
     list[str] | None,
     typer.Option(
-        help=f"{_BLOCK}; two columns, as in age_group,sex, for a table of their cells; again for "
+        help=f"{_BLOCK}; two columns, as in age_group,sex, for a table of their cells; repeat for "
         "each further table, in the order of the tables."
     ),
 ]

@@ -29,7 +29,7 @@ def predict(
     people: options.PeopleArgument,
     block: options.BlockOption = None,
     identifier: Annotated[
-        str | None, typer.Option("--id", help="Column of PEOPLE to repeat beside the predictions.")
+        str | None, typer.Option("--id", help="Column of PEOPLE to repeat next to the predictions.")
     ] = None,
     offset: Annotated[
         str | None,
@@ -45,8 +45,8 @@ def predict(
 ) -> None:
     """Predict the mean outcome of people, or how likely each category is.
 
-    Takes a saved model and prints CSV, in the order of the people. Of categories the most likely
-    one, and the probability of each.
+    Takes a saved model and prints CSV, in the order of the people. For categories, the most
+    likely one and the probability of each.
 
     Example: unbin predict results/model.json people.csv --output predictions.csv
     """

@@ -48,7 +48,7 @@ class Reading:
         list[str] | None,
         typer.Option(
             metavar="COLUMN=VALUE",
-            help="Rows of the table to read; again for a further column or value. Of several "
+            help="Rows of the table to read; repeat for a further column or value. With several "
             "tables: once for all, or once for each, as in Year=2016&Sex=Total.",
         ),
     ] = None
@@ -87,7 +87,7 @@ class Reading:
     ] = None
     encoding: Annotated[
         list[str] | None,
-        typer.Option(help="Of text that is not UTF-8: latin-1, cp1252, utf-16, …"),
+        typer.Option(help="Encoding of text that is not UTF-8: latin-1, cp1252, utf-16, …"),
     ] = None
 
     def settings(self, n_tables: int) -> list[dict[str, Any]]:

@@ -47,7 +47,7 @@ _END = date(2009, 1, 1).toordinal()
 
 
 def load_synpuf(path: str | os.PathLike[str] | None = None) -> Dataset:
-    """Return the living of the CMS DE-SynPUF 2008 Beneficiary Summary File.
+    """Return the living beneficiaries of the CMS DE-SynPUF 2008 Beneficiary Summary File.
 
     22 features: age at the start of 2009, under 65, female, three dummies of race, end-stage renal
     disease, eleven conditions, months of hospital, medical, HMO and drug coverage. Targets are the

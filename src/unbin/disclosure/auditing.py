@@ -52,20 +52,20 @@ def audit(
 ) -> Audit:
     """Measure what planned tables would disclose, before they are published.
 
-    For whoever holds the individual records. Each planned table is made, attacked with the features
-    of the people in it, and compared with what its histograms say without features. See
+    For data stewards who hold the individual records. Each planned table is made, attacked with the
+    features of the people in it, and compared with what its histograms reveal without features. See
     docs/howto/audit.md for what the numbers mean.
 
     Parameters
     ----------
     X : (n, d)
-        What an attacker may know of each person.
+        What an attacker may know about each person.
     y : (n,)
         The value to be published as a table: numbers, or names of categories.
     blocks : (n,) block ids, mapping of level name to block ids, or None
-        Several levels are audited one by one, and then together: what an attacker reads out of all
-        their tables at once. A frame of several columns is a crossed table. None, or a level that
-        is None, is everybody in one block.
+        Several levels are audited separately, and then together: what an attacker can learn from
+        all their tables at once. A frame of several columns is a crossed table. None, or a level
+        that is None, is everybody in one block.
     bins : sequence of int or edges, optional
         Planned tables: numbers of bins at the pooled quantiles, or edges; 2, 5, 10 and 25 when left
         out. Categories have none: their table is that of ``unbin.aggregate(y, blocks)``.
@@ -79,10 +79,10 @@ def audit(
     target_transform : {None, "log"}
         "log" attacks the log of the value and squares errors of logs: for amounts.
     families : "auto", str or sequence of str
-        What attackers take the value for. "auto" is every family that can have produced the table,
-        gamma left out, which takes minutes. Categories are taken for a multinomial logit.
+        The families that attackers fit. "auto" is every family that can have produced the table,
+        except gamma, which takes minutes. Categories are fitted by a multinomial logit.
     attacks : {"matching", "likelihood", "ridge"}, or a sequence of them
-        Matching is not made on categories.
+        Matching does not apply to categories.
     held_out : float
         Share of the people of each block who are left out of the audited tables.
     rule : {"cms", "wonder", "nhs"} or int

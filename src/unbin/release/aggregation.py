@@ -32,7 +32,7 @@ def aggregate(
     Parameters
     ----------
     y : (n_rows,) targets
-        Numbers, or names of categories as text, which are counted one by one.
+        Numbers, or names of categories as text, each of which is counted.
     blocks : (n_rows,) block ids, optional
         One block for everybody when left out.
     bins : int, array of edges, or "categories"
@@ -44,7 +44,7 @@ def aggregate(
         whole, the counts of a block are rounded so that they add up to its rounded people, and each
         is one of the two whole numbers next to its sum.
     categories : sequence of str, optional
-        The categories that y may have, in the order they are to have; that of text when left out.
+        The categories that y may have, in the order to use; alphabetical when left out.
 
     Returns
     -------

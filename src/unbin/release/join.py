@@ -252,8 +252,8 @@ def join(
 ) -> JoinedTarget:
     """Join aligned tables of the same people, and outcomes that are known, to one target.
 
-    Hidden counts are narrowed by what the other tables count. Tables that contradict each other
-    are joined all the same; ``target.check()`` names where.
+    Hidden counts are narrowed by what the other tables count. Tables that contradict each other are
+    joined all the same; ``target.check()`` says where they do.
 
     Parameters
     ----------
@@ -264,10 +264,10 @@ def join(
         the same weights. ``observed(y)`` for people whose outcome is known. Tables of categories
         have the same ones, and get them in the same order.
     scale : bool
-        Rake tables that contradict the first one to what it counts between common edges, and say
-        by how much. (``align(blocks, scale=True)`` rescales a table to the rows of X.)
+        Rake tables that contradict the first one to its counts between common edges, and report by
+        how much. (``align(blocks, scale=True)`` rescales a table to the rows of X.)
     disjoint : bool
-        The tables do not count the outcomes that are known; see ``observed``.
+        The tables do not count the known outcomes; see ``observed``.
 
     Returns
     -------

@@ -98,10 +98,11 @@ class ObservedTarget:
 
 
 def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
-    """Tell the outcomes of those people that somebody observed.
+    """State the outcomes of people for whom they were observed.
 
-    Joined to tables, these people are taken out of what the tables count: what is left is about the
-    others, and both together are fitted as independent. Alone they give the ordinary GLM.
+    Joined to tables, these people are subtracted from the tables' counts: what is left is about the
+    others, and the two parts are fitted together as independent. By themselves they give the
+    ordinary GLM.
 
     Parameters
     ----------
@@ -109,8 +110,8 @@ def observed(y: ArrayLike, *, disjoint: bool = False) -> ObservedTarget:
         Outcome of each row of X, NaN where nobody knows; names of categories as text, None, NaN
         or empty where nobody knows.
     disjoint : bool
-        The tables do not count these outcomes: they are of other people with such features, or of
-        another time. (People who are rows of X but outside a table have no block id there:
+        The tables do not count these outcomes, which are from other people with such features, or
+        from another time. (People who are rows of X but outside a table have no block id there:
         ``align(blocks, on_missing="drop")``.)
 
     Returns

@@ -61,7 +61,7 @@ class Release:
 
     Build one with :meth:`from_histogram`, :meth:`from_quantiles`, :meth:`from_values`,
     :meth:`from_cumulative`, :meth:`from_categories` or :func:`aggregate`; join several statistics
-    of the same or of other blocks with :meth:`combine`.
+    of the same blocks, or of other blocks, with :meth:`combine`.
 
     Attributes
     ----------
@@ -149,8 +149,8 @@ class Release:
         count : str
             Column of counts; may be missing where there is an interval.
         count_low, count_high : str, optional
-            Columns with the least and the most a suppressed count can be; both missing where the
-            count is exact.
+            Columns with the smallest and the largest value that a suppressed count can have; both
+            missing where the count is exact.
         percent : str, optional
             Column of percentages to read instead of counts; needs ``n``.
         n : str, optional
@@ -345,13 +345,13 @@ class Release:
         count, count_low, count_high, percent, n, rounding, noise_sd, count_se
             As for :meth:`from_histogram`.
         categories : sequence of str, optional
-            The categories, in the order they are to have; that of text when left out.
+            The categories, in the order to use; alphabetical when left out.
         absent : {"zero", "structural"}
-            What a block means that has no row for a category: "zero", nobody chose it;
-            "structural", nobody could, as of a party that did not stand there.
+            What it means if a block has no row for a category: "zero", nobody chose it;
+            "structural", nobody could, such as a party that did not stand there.
         rest : str, optional
             What to call people of ``n`` who are in none of the categories (did not vote): a
-            category of its own, with those whom the others leave. Needs ``n``.
+            category of its own, with everybody who is in no other. Needs ``n``.
 
         Examples
         --------
@@ -432,7 +432,7 @@ class Release:
     # -- other spellings of the same table -------------------------------------------------------
 
     def to_order_statistics(self) -> Release:
-        """Spell every histogram as order statistics, the paper's reading of a histogram."""
+        """Express every histogram as order statistics, as the paper reads a histogram."""
         self._require_order("to_order_statistics")
         self._require_exact("to_order_statistics")
         if len(self.order_statistics.value):
@@ -446,7 +446,7 @@ class Release:
         return Release(self.blocks, self.n, nothing, order, public=self.public)
 
     def to_histogram(self) -> Release:
-        """Spell every set of order statistics as a histogram; needs the people per block."""
+        """Express every set of order statistics as a histogram; needs the people per block."""
         self._require_order("to_histogram")
         if len(self.histogram.count):
             raise ReleaseError(
@@ -509,22 +509,22 @@ class Release:
     def to_frame(self, kind: str | None = None, backend: str | None = None) -> Any:
         """Return the tidy table: one row per block and bin, quantile or value, or per block.
 
-        Written as CSV, :func:`read_release` reads it back: ``block, lower, upper, count``, ``block,
-        quantile, value`` (or ``rank``), ``block, value``, ``block, mean`` or ``block, category,
-        count``. A missing edge is open. A count that is known only as an interval is missing beside
-        ``count_low`` and ``count_high``. Bins are (lower, upper] unless a column ``closed`` says
-        "left" or, of whole numbers with both ends, "both". A column ``n`` has the people of each
-        block, where they are known of all and counts do not add up to them. A category that a block
-        does not offer has no row there, and then a column ``absent`` says "structural";
-        ``category_code`` has the order of categories, where it is not that of text or names hold
-        digits, and might be taken for bins. ``noise_sd``, ``source`` and ``notes`` are not in the
-        table. Blocks that are totals of others are left out when it is read, unless
-        ``totals="keep"``.
+        Written as CSV, :func:`read_release` reads it back: ``block, lower, upper, count``,
+        ``block, quantile, value`` (or ``rank``), ``block, value``, ``block, mean`` or
+        ``block, category, count``. A missing edge is open. A count that is known only as an
+        interval is missing, with ``count_low`` and ``count_high`` in its place. Bins are (lower,
+        upper] unless a column ``closed`` says "left" or, of whole numbers with both ends, "both". A
+        column ``n`` has the people of each block, where they are known for all blocks and counts do
+        not add up to them. A category that a block does not offer has no row there, and then a
+        column ``absent`` says "structural"; ``category_code`` has the order of categories, where it
+        is not alphabetical or names contain digits and might be taken for bins. ``noise_sd``,
+        ``source`` and ``notes`` are not in the table. Blocks that are totals of others are left out
+        when it is read, unless ``totals="keep"``.
 
         Parameters
         ----------
         kind : {"histogram", "categories", "order_statistics", "means"}, optional
-            Needed of a release that holds several kinds of statistics.
+            Needed for a release that holds several kinds of statistics.
         backend : {"pandas", "polars"}, optional
             Whichever is installed, when left out.
 
@@ -557,7 +557,7 @@ class Release:
             Or a frame of several columns, for a table of their cells (age group by sex). May be
             left out when the release has one block of known size.
         scale : bool
-            Rescale the counts of blocks whose totals differ from the rows of X, and say by how
+            Rescale the counts of blocks whose totals differ from the rows of X, and report by how
             much.
         on_missing : {"error", "drop"}
             What to do about people without a release and releases without people. "drop" leaves
@@ -567,11 +567,11 @@ class Release:
         weights : (n_rows,), optional
             How many people each row stands for, above 0 and not necessarily whole.
         weighting : {"frequency", "survey"}
-            "frequency": there are so many people with just these features (cells of a cross-table,
-            a synthetic population); in every block they add up, rounded, to the people of the
-            release. "survey": the rows are a sample of the people, the weights those of its design.
-            They are brought to the people of each block, and standard errors allow for what a
-            sample gets wrong about its composition.
+            "frequency": there are that many people with exactly these features (cells of a
+            cross-table, a synthetic population); in every block their rounded sum equals the people
+            of the release. "survey": the rows are a sample of the people, and the weights those of
+            its design. They are scaled to the people of each block, and standard errors allow for
+            the sampling error in its composition.
 
         Returns
         -------
@@ -796,7 +796,7 @@ class Release:
         return "\n".join(lines)
 
     def plot(self, block: str | None = None, ax: Any = None) -> Any:
-        """Draw what was published of a block, or of all of them.
+        """Draw what was published about a block, or about all of them.
 
         See :func:`unbin.plots.release`.
 

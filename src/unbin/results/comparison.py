@@ -147,9 +147,9 @@ def compare(
 ) -> Comparison:
     """Put fitted models side by side.
 
-    A model whose terms include those of another one, of the same family and table, is tested
-    against it: a Wald test that what it has beyond that is 0. Others, of other families, say, can
-    be compared by how well they predict blocks that are left out, with ``cv``.
+    A model whose terms include those of another with the same family and table is tested against it
+    by a Wald test that its additional terms are 0. Other models, for example of different families,
+    can be compared with ``cv``, by how well they predict blocks that are left out.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def compare(
     target : AggregatedTarget or JoinedTarget, optional
         What was published of them, for ``cv``.
     cv : int, optional
-        Folds of blocks to leave out in turn; see ``cross_validate``. All models have the same.
+        Folds of blocks to leave out in turn; see ``cross_validate``. All models use the same folds.
     offset : (n,), optional
         Of these people.
 

@@ -78,7 +78,7 @@ def save(
 
     So are published counts where a report would mask some of them, or where people whose outcome is
     known were taken out of them: the loaded model predicts as before, but its ``published_`` is
-    None. Cells of single blocks, which a classifier estimates, are kept of public tables only.
+    None. Cells of single blocks, which a classifier estimates, are kept only for public tables.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def save(
     path : str or path
         Written whole or not at all.
     encoding : Encoding, optional
-        How columns became X, so that new people can be encoded alike; that of a model of
-        ``unbin.glm`` is saved in any case.
+        How columns became X, so that new people can be encoded in the same way; that of a model
+        from ``unbin.glm`` is saved in any case.
     inputs : dict, optional
         SHA-256 of the input files, by name.
     public : bool, optional

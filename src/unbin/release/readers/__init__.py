@@ -79,9 +79,9 @@ def read_release(
 ) -> Release:
     r"""Read a published table: CSV, TSV, Parquet, JSON, a workbook, a file in an archive.
 
-    How the file was understood is shown by the release ("read as: …"), and so is how much of it
-    was read, what was left out and why, and what was chosen. A choice that an option would make
-    otherwise is a :class:`~unbin.exceptions.ReadWarning` too.
+    The release shows how the file was understood ("read as: …"), how much of it was read, what was
+    left out and why, and what was chosen. A choice that an option could change is also a
+    :class:`~unbin.exceptions.ReadWarning`.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def read_release(
         Read margins of error too, where a table has them (acs): the standard error of each count
         is then in ``release.histogram.count_se``.
     absent : {"zero", "structural"}, optional
-        What a block means that does not list a category: "zero", nobody chose it (the usual
+        What it means if a block does not list a category: "zero", nobody chose it (the usual
         reading); "structural", it was not on offer there.
     rest : str, optional
         What to call people of a block who are in none of its categories, where the table says how
@@ -121,9 +121,10 @@ def read_release(
     sheet : str, optional
         The sheet of a workbook, or the file of a folder or an archive, where several hold tables.
     skip : int, optional
-        Rows above the header. Left out, title rows are found by themselves.
+        Rows above the header. By default, title rows are found automatically.
     encoding : str, optional
-        Needed for other files than UTF-8, and UTF-16 with a byte order mark: "latin-1", "cp1252".
+        Needed for files that are neither UTF-8 nor UTF-16 with a byte order mark: "latin-1",
+        "cp1252".
     max_bytes : int
         The most bytes to read, after decompression.
     public : bool, optional

@@ -197,8 +197,9 @@ def observed_expected(
 ) -> Axes:
     """Draw the published mean of each block against the fitted one.
 
-    Of a histogram both are means of the bins' midpoints. Of quantiles, which tell no mean, the
-    share of people that the fit expects at or below each published value, beside the published one.
+    For a histogram both are means of the bins' midpoints. For quantiles, which determine no mean,
+    the share of people that the fit expects at or below each published value is drawn against the
+    published share.
 
     Parameters
     ----------
@@ -228,10 +229,10 @@ def observed_expected(
 
 
 def influence(model: AggregatedGLM, *, most: int = 10, ax: Axes | None = None) -> Axes:
-    """Draw the blocks that move a coefficient most, with the coefficient and by how much.
+    """Draw the blocks that move a coefficient most, with the coefficient and the amount.
 
-    Bars are what leaving the block out takes away from the coefficient, to first order, in standard
-    errors.
+    Bars show by how much the coefficient would fall if the block were left out, to first order, in
+    standard errors.
 
     Parameters
     ----------

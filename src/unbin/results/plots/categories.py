@@ -34,8 +34,8 @@ def cells(
 ) -> Axes:
     """Draw the share of each group in each category, over all blocks, as a heat map.
 
-    The darker a cell, the more of the group are in the category; below each share its interval,
-    which does not hold what is not known of contextual slopes.
+    The darker a cell, the more of the group are in the category; below each share is its
+    interval, which does not cover the uncertainty about contextual slopes.
 
     Parameters
     ----------

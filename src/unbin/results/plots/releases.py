@@ -49,7 +49,7 @@ class _Bars:
 
 
 def release(release: Release, block: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """Draw what was published of a block, or of all of them.
+    """Draw what was published about a block, or about all of them.
 
     Bars of different widths have areas, not heights, in proportion to their people. A bin that is
     open has a dashed end, drawn as wide as its neighbour. A count that is known only as an interval

@@ -43,7 +43,7 @@ def coefficients(
     standardised: bool = False,
     ax: Axes | None = None,
 ) -> Axes:
-    """Draw the coefficients with their intervals, beside the oracle's where it is known.
+    """Draw the coefficients with their intervals, next to the oracle's where it is known.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _scale(model: AggregatedGLM) -> FloatArray:
 def information(model: AggregatedGLM, *, most: int = 40, ax: Axes | None = None) -> Axes:
     """Draw the share of each of several tables in the information on each coefficient.
 
-    Of more than eight tables those that told least are drawn as one.
+    With more than eight tables, the least informative ones are drawn as one.
 
     Parameters
     ----------
