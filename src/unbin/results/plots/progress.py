@@ -72,7 +72,7 @@ def _power(value: float) -> str:
 
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
-    """Draw what permutations give, and what was seen (the paper's Fig. 1).
+    """Draw what permutations give, and what was seen (the paper's figure 1).
 
     Examples
     --------
@@ -99,7 +99,7 @@ def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
 def errors_by_bins(
     bins: ArrayLike, errors: Mapping[str, ArrayLike], *, ax: Axes | None = None
 ) -> Axes:
-    """Draw errors against the number of bins that were published (the paper's Figs. 2 to 5).
+    """Draw errors against the number of bins that were published (the paper's figures 2 to 5).
 
     Parameters
     ----------
