@@ -22,7 +22,8 @@ lint: .venv/installed-dev
 
 # The documentation, docs/_build/html/index.html; a warning is an error.
 docs: .venv/installed-docs
-	$(BIN)/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet docs docs/_build/html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --jobs 2 --quiet --doctree-dir docs/_build/doctrees \
+		docs docs/_build/html
 
 bench: .venv/installed-dev
 	$(BIN)/python benchmarks/matching.py

@@ -17,6 +17,9 @@ project_copyright = "the unbin developers, BSD-3-Clause"
 version = release = unbin.__version__
 
 extensions = [
+    "check_links",
+    "console",
+    "descriptions",
     "mathml",
     "myst_parser",
     "numpydoc",
@@ -25,7 +28,8 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
 ]
-exclude_patterns = ["_build", "gallery"]  # what sphinx-gallery makes of gallery/ is in auto_gallery
+# What sphinx-gallery makes of gallery/ is in auto_gallery.
+exclude_patterns = ["_build", "_templates", "gallery"]
 smartquotes = False  # "auto" is a value, with quotes that can be copied
 
 # Markdown. Anchors are those of GitHub, so that a link works there and here.
@@ -36,6 +40,7 @@ myst_dmath_allow_digits = myst_dmath_allow_space = False  # $5 to $10 is money
 
 # The API. Types are in the docstrings, where they say more than annotations.
 autosummary_generate = True
+templates_path = ["_templates"]  # pages of names without "unbin.", which they all have
 autodoc_typehints = "none"
 METHODS = ("decision_function", "fit", "predict", "predict_log_proba", "predict_proba", "score")
 autodoc_default_options = {
@@ -72,6 +77,7 @@ html_title = "unbin"
 html_math_renderer = "mathml"
 html_static_path = ["_static"]
 html_css_files = ["unbin.css"]
+html_favicon = "_static/icon.svg"
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
@@ -80,3 +86,4 @@ html_theme_options = {
 }
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
+copybutton_line_continuation_character = "\\"

@@ -24,6 +24,8 @@ LOOKS = {  # marker, colour: this library's entries are blue
 }
 OTHERS = ("<", "#000000")
 """Of a method that has no look yet."""
+NAMES = -0.69
+"""Where the names of the releases begin, in widths of a panel."""
 BEYOND = 0.35
 """Panels end so many times the pooled mean's distance to the oracle beyond both."""
 
@@ -33,7 +35,7 @@ def draw(rows: list[Row]) -> Figure:
     studies, methods = registry.studies(), registry.methods()
     names = [name for name in studies if any(row.study == name for row in rows)]
     height = -(-len(names) // COLUMNS)
-    figure = Figure(figsize=(13, 2.4 * height + 0.6), layout="constrained")
+    figure = Figure(figsize=(10.5, 2.3 * height), layout="constrained")
     panels = figure.subplots(height, COLUMNS, squeeze=False).ravel()
     for ax in panels[len(names) :]:
         ax.set_axis_off()
@@ -48,7 +50,8 @@ def draw(rows: list[Row]) -> Figure:
         _handle((">", "white"), "beyond the edge", edge="black"),
         _handle(("o", "white"), "hollow: not trusted\nby the fit itself", edge="#0b4f9e"),
     ]
-    figure.legend(handles=handles, loc="outside right upper", frameon=False)
+    place = "lower right" if len(names) < len(panels) else "outside right upper"  # a free panel
+    figure.legend(handles=handles, loc=place, frameon=False, fontsize=8)
     return figure
 
 
@@ -92,10 +95,10 @@ def _panel(ax, study: registry.Study, rows: list[Row]) -> None:
     ax.tick_params(axis="x", labelsize=8)
     unit = {"votes": "people in a wrong cell, %", "binomial": "log loss over the oracle's"}
     ax.set_xlabel(unit.get(study.family, "error over the oracle's"), fontsize=8)
-    ax.set_title(study.label, fontsize=10, loc="left", weight="bold", pad=18)
+    ax.set_title(study.label, fontsize=10, loc="left", x=NAMES, weight="bold", pad=18)
     about = study.about.partition("(")[0].strip().rstrip(".")
-    # a line longer than its panel runs on above the names beside the next one
-    ax.text(0, 1.03, about, transform=ax.transAxes, fontsize=8).set_in_layout(False)
+    # above the names too, which leaves it room
+    ax.text(NAMES, 1.03, about, transform=ax.transAxes, fontsize=8).set_in_layout(False)
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 

@@ -134,7 +134,7 @@ def histograms(
 
 
 def recovered(z: ArrayLike, y: ArrayLike, edges: ArrayLike, *, ax: Axes | None = None) -> Axes:
-    """Draw the histogram of recovered targets next to that of the true ones (the paper's Fig. 6).
+    """Draw the histogram of recovered targets next to that of the true ones (the paper's figure 6).
 
     Parameters
     ----------

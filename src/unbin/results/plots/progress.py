@@ -72,7 +72,7 @@ def _power(value: float) -> str:
 
 
 def permutation(test: PermutationTest, *, ax: Axes | None = None) -> Axes:
-    """Draw the permutation distribution and the observed value (the paper's Fig. 1).
+    """Draw the permutation distribution and the observed value (the paper's figure 1).
 
     Examples
     --------
