@@ -221,8 +221,13 @@ def test_a_chosen_ridge_goes_with_the_units():
     ]
     assert models[1].alpha_ * 1e10 == pytest.approx(models[0].alpha_)
     np.testing.assert_allclose(models[1].coef_ / 1e5, models[0].coef_, rtol=1e-5, atol=1e-7)
-    # a candidate that does not converge in the few steps of a choice ends where rounding leaves it
-    np.testing.assert_allclose(models[1].selection_.score, models[0].selection_.score, rtol=1e-3)
+    scores = np.array([model.selection_.score for model in models])
+    gap = np.abs(scores[1] - scores[0])
+    # a candidate that does not converge in the few steps of a choice ends where rounding leaves it,
+    # which depends on the processor: by less than its score is uncertain
+    assert (gap <= 1e-6 + 0.5 * models[0].selection_.error).all()
+    assert (gap <= 1e-5).sum() >= len(gap) - 1
+    assert gap[models[0].selection_.chosen] <= 1e-6
 
 
 def test_a_ridge_is_in_the_units_of_the_target():
