@@ -124,9 +124,10 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     contextual : bool or "auto"
         Add the block means of the features as further columns (Mundlak terms), so that ``coef_`` is
         the effect within blocks and ``contextual_coef_`` the effect between blocks minus that
-        within (likelihood only). "auto": if they improve the predictive log score of held-out
-        blocks, and the test of ecological bias rejects. With several tables, the blocks are those
-        of the first, or of the one named here.
+        within (likelihood only). One table may not identify the signs of effects within blocks; the
+        fit is then not trusted, and says so. "auto": if they improve the predictive log score of
+        held-out blocks, and the test of ecological bias rejects. With several tables, the blocks
+        are those of the first, or of the one named here.
     n_trials : int
         Trials of a binomial target; its values are 0 to ``n_trials``.
     target_transform : {None, "log"}

@@ -9,8 +9,9 @@ makes the counts.
 So scoring starts again from mirror images of a root, all slopes turned at once and one by one, and
 with the whole strength given to a single feature, one after the other and with either sign, always
 with contextual slopes that leave the level of every block where it is; a slope that the levels of
-another table tell stays. The root under which the counts are likeliest is the estimate. Another one
-that is about as likely, outside the interval of a slope, means that its sign is not told.
+another table tell stays. A root under which the counts are clearly likelier becomes the estimate.
+Another one that is about as likely, outside the interval of a slope, means that its sign is not
+told.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def spread_over(misfit: float, df: float, problem: Problem) -> float:
 def likeliest_root(
     result: ScoringResult, sides: Sides, tol: float, max_iter: int
 ) -> tuple[ScoringResult, BoolArray]:
-    """Return the likeliest of the roots that other starts lead to, from where scoring ended.
+    """Return the likeliest of the roots that scoring and other starts lead to.
 
     Also slopes of features, (d,), of which a root that is about as likely says the opposite. A
     root that is hardly likelier than the one that was found does not replace it.
