@@ -89,7 +89,7 @@ def _missing_values() -> list[float]:
 
 
 def _signs() -> list[float]:
-    return [float(x) for x in signs.slopes(("binomial", "skewed", True), 0)]
+    return signs.fitted(("binomial", "skewed", True), 0)[0].coef_.tolist()
 
 
 def _ecological_bias() -> list[float]:

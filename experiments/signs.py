@@ -59,11 +59,6 @@ def fitted(cell: tuple[str, str, bool], seed: int) -> tuple[unbin.AggregatedGLM,
     return common.fit_release(X, y, blocks, BINS, family, contextual=True, **settings), truth
 
 
-def slopes(cell: tuple[str, str, bool], seed: int) -> np.ndarray:
-    """Return the slopes of one fit."""
-    return fitted(cell, seed)[0].coef_
-
-
 def one_run(cell: tuple[str, str, bool], seed: int) -> np.ndarray:
     """Return if a slope is off, if a sign is not told, if the fit is not trusted, or misleads."""
     model, truth = fitted(cell, seed)

@@ -113,9 +113,8 @@ def glm(
     if missing == "drop":
         keep = complete_rows(frame, parsed)
     some = frame if keep.all() else _taken(frame, keep)
-    blocks = {name: _column(some, name) for name in published[0][0]}
-    how_missing = "mean" if missing == "mean" else "error"
-    encoding, X = Encoding.build(formula, some, missing=how_missing, blocks=blocks)
+    filled, blocks = "mean" if missing == "mean" else "error", _ids(some, published[0][0])
+    encoding, X = Encoding.build(formula, some, missing=filled, blocks=blocks)
     how = _How(weights, weighting, observed, disjoint, scale, on_missing)
     target = _target(published, frame, some, keep, how)
     if family == MULTINOMIAL or (family == "auto" and any(t.categories for _, t in published)):
@@ -209,6 +208,11 @@ def _column(frame: Any, name: str) -> Any:
     return frame[name]
 
 
+def _ids(frame: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """Return the columns whose cells are the blocks of a table."""
+    return {name: _column(frame, name) for name in names}
+
+
 def _length(frame: Any) -> int:
     return len(next(iter(frame.values()))) if isinstance(frame, Mapping) else len(frame)
 
@@ -274,7 +278,7 @@ def _aligned(
     how: _How,
 ) -> AggregatedTarget:
     def tied(rows: Any, release: Release, **changed: Any) -> AggregatedTarget:
-        ids = {name: _column(rows, name) for name in names}
+        ids = _ids(rows, names)
         standing: dict[str, Any] = {"scale": how.scale, "on_missing": how.on_missing}
         if how.weights is not None:
             standing |= {"weights": _weights(rows, how.weights), "weighting": how.weighting}

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import unbin
+from tests.helpers.saved import change
 from unbin._frames import to_frame
 from unbin._io import csv_text, write_texts
 from unbin.exceptions import AggregatedTargetError, ModelFileError, OutputError, ParameterError
@@ -158,16 +159,6 @@ def chosen(tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.json"
     unbin.save(fitted("gaussian", alpha="held-out"), path)
     return path.read_text()
-
-
-def change(text, place, value):
-    data = json.loads(text)
-    *parents, last = place
-    inner = data
-    for key in parents:
-        inner = inner[key]
-    inner[last] = value
-    return json.dumps(data)
 
 
 @pytest.mark.parametrize(

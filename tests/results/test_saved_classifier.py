@@ -9,6 +9,7 @@ import pytest
 
 import unbin
 from tests.helpers.precincts import published, voters
+from tests.helpers.saved import change
 from unbin.exceptions import ModelFileError, ParameterError
 from unbin.results.persistence import keeps_counts, read_model
 
@@ -156,16 +157,6 @@ def saved(grouped, tmp_path_factory):
     return path.read_text()
 
 
-def change(text, place, value):
-    data = json.loads(text)
-    *parents, last = ["classifier", *place]
-    inner = data
-    for key in parents:
-        inner = inner[key]
-    inner[last] = value
-    return json.dumps(data)
-
-
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
@@ -205,7 +196,7 @@ def change(text, place, value):
     ],
 )
 def test_damage_is_named(saved, tmp_path, place, value, message):
-    (tmp_path / "model.json").write_text(change(saved, place, value))
+    (tmp_path / "model.json").write_text(change(saved, ["classifier", *place], value))
     with pytest.raises(ModelFileError) as caught:
         unbin.load(tmp_path / "model.json")
     assert message in str(caught.value)
@@ -222,7 +213,7 @@ def test_two_categories_need_the_binomial_model(tmp_path):
         (["binary", "several"], True, "binary: must be of one target, got several"),
         (["binary", "fits"], [], "fits: must be a list with a fit"),
     ):
-        (tmp_path / "m.json").write_text(change(text, place, value))
+        (tmp_path / "m.json").write_text(change(text, ["classifier", *place], value))
         with pytest.raises(ModelFileError, match=message):
             unbin.load(tmp_path / "m.json")
 
@@ -238,7 +229,7 @@ def test_random_damage_is_refused_or_harmless(saved, tmp_path):
             keys = list(inner) if isinstance(inner, dict) else list(range(len(inner)))
             place.append(keys[rng.integers(len(keys))])
             inner = inner[place[-1]]
-        text = change(saved, place, odd[rng.integers(len(odd))])
+        text = change(saved, ["classifier", *place], odd[rng.integers(len(odd))])
         (tmp_path / "m.json").write_text(text)
         try:
             loaded = unbin.load(tmp_path / "m.json")

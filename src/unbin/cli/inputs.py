@@ -61,7 +61,7 @@ def read(people: str, formula: str, blocks: list[str], others: list[str], missin
         keep = complete_rows(with_numbers(everybody, numbers), parsed)
     rows = everybody if keep.all() else everybody.take(keep)
     how = "mean" if missing == "mean" else "error"
-    first = {name: rows.column(name) for name in blocks[0].split(",")} if blocks else None
+    first = options.block_ids(rows, blocks[0]) if blocks else None
     encoding, X = Encoding.build(formula, with_numbers(rows, numbers), missing=how, blocks=first)
     return Data(everybody, rows, keep, encoding, X)
 

@@ -178,14 +178,14 @@ def _sides(problem: Problem, n_features: int, penalty: FloatArray) -> Sides:
         return spread_over(float(sums.block_misfit.sum()), float(sums.block_df.sum()), problem)
 
     return Sides(
-        slopes_of(problem),
-        n_features,
-        problem.design.block_means[:, :-1],
-        problem.counts.n,
-        solve_from,
-        lambda sums: problem.n_people * log_score(problem, sums),
-        dispersion,
-        problem.design.n_rows <= MANY_ROWS,
+        slopes=slopes_of(problem),
+        n_features=n_features,
+        means=problem.design.block_means[:, :-1],
+        people=problem.counts.n,
+        solve=solve_from,
+        log_likelihood=lambda sums: problem.n_people * log_score(problem, sums),
+        dispersion=dispersion,
+        thorough=problem.design.n_rows <= MANY_ROWS,
     )
 
 

@@ -114,9 +114,9 @@ def fit_joint(
     result = solve_joint(problem, free, penalty, tol, max_iter, null=first.null())
     problem, result = _without_unlikely_bins(problem, result, penalty, tol, max_iter)
     unclear = None
-    mirrored = known is None and has_mirrors(problem.tables, result.status, n_features)
-    if n_features is not None and mirrored:
-        sides = _sides(problem, first, n_features, penalty)
+    d = n_features if known is None else None  # known outcomes tell the signs of slopes
+    if d is not None and has_mirrors(problem.tables, result.status, d):
+        sides = _sides(problem, first, d, penalty)
         result, unclear = likeliest_root(result, sides, tol, max_iter)
     if result.status is Status.CONVERGED:
         problem, result = _with_effects(problem, result, penalty, tol, max_iter)
@@ -148,14 +148,14 @@ def _sides(problem: JointProblem, start: Start, n_features: int, penalty: FloatA
     """
     n_people = problem.first.n_people
     return Sides(
-        slopes_of(problem.first),
-        n_features,
-        start.means[:, :-1],
-        start.people,
-        lambda free, tol, max_iter: _solve(problem, free, penalty, tol, max_iter),
-        lambda sums: n_people * joint_log_score(problem, sums),
-        lambda sums: spread_over(sums.misfit, sums.df, problem.first),
-        problem.first.design.n_rows <= MANY_ROWS,
+        slopes=slopes_of(problem.first),
+        n_features=n_features,
+        means=start.means[:, :-1],
+        people=start.people,
+        solve=lambda free, tol, max_iter: _solve(problem, free, penalty, tol, max_iter),
+        log_likelihood=lambda sums: n_people * joint_log_score(problem, sums),
+        dispersion=lambda sums: spread_over(sums.misfit, sums.df, problem.first),
+        thorough=problem.first.design.n_rows <= MANY_ROWS,
     )
 
 

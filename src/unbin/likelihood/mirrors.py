@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,24 @@ MANY_ROWS = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Root:
+    """Where scoring ended, and the log likelihood of the counts there, in nats."""
+
+    result: ScoringResult
+    log_likelihood: float
+
+    @property
+    def free(self) -> FloatArray:
+        """The free parameters."""
+        return self.result.free
+
+    @property
+    def converged(self) -> bool:
+        """Whether it is a root."""
+        return self.result.status is Status.CONVERGED
+
+
+@dataclass(frozen=True)
 class Sides:
     """How roots are looked for, and compared.
 
@@ -78,34 +97,45 @@ class Sides:
     dispersion: Callable[[Any], float]
     thorough: bool = True
 
+    @property
+    def features(self) -> slice:
+        """Where the slopes of features are among the free parameters."""
+        return slice(self.slopes.start, self.slopes.start + self.n_features)
+
+    def root(self, result: ScoringResult) -> Root:
+        """Return a result with its log likelihood."""
+        return Root(result, self.log_likelihood(result.sums))
+
     def moved(self, free: FloatArray, slopes: FloatArray) -> FloatArray:
         """Return free parameters with other slopes of features, levels left where they are."""
-        d, changed = self.n_features, free.copy()
-        change = slopes - free[self.slopes][:d]
-        changed[self.slopes] += np.concatenate([change, -self._carried() @ change])
+        changed, change = free.copy(), slopes - free[self.features]
+        changed[self.slopes] += np.concatenate([change, -self._carried @ change])
         return changed
 
+    @cached_property
     def untold(self) -> BoolArray:
-        """Mark features whose slopes can be moved so that levels hardly move, (d,)."""
-        levels, d = self._levels(), self.n_features
-        left = levels[:, :d] - levels[:, d:] @ self._carried()
+        """Features whose slopes can be moved so that levels hardly move, (d,)."""
+        levels, d = self._levels, self.n_features
+        left = levels[:, :d] - levels[:, d:] @ self._carried
         share = (left**2).sum(axis=0) / np.maximum((levels[:, :d] ** 2).sum(axis=0), 1e-300)
         return np.asarray(share <= _TOLD)
 
+    @cached_property
     def _levels(self) -> FloatArray:
-        """Return the block means of columns about their means, the more people the heavier."""
+        """The block means of columns about their means, the more people the heavier."""
         weight = self.people / self.people.sum()
         return np.asarray(np.sqrt(weight)[:, None] * (self.means - weight @ self.means))
 
+    @cached_property
     def _carried(self) -> FloatArray:
-        """Return the contextual slopes, (n_contextual, d), that do to levels what features do."""
-        levels, d = self._levels(), self.n_features
+        """The contextual slopes, (n_contextual, d), that do to levels what features do."""
+        levels, d = self._levels, self.n_features
         return np.asarray(np.linalg.lstsq(levels[:, d:], levels[:, :d])[0])
 
 
-def has_mirrors(tables: Sequence[Problem], status: Status, n_features: int | None) -> bool:
+def has_mirrors(tables: Sequence[Problem], status: Status, n_features: int) -> bool:
     """Tell whether a fit has contextual slopes, and tables by which its roots can be compared."""
-    contextual = n_features is not None and n_features < len(tables[0].design.scale)
+    contextual = n_features < len(tables[0].design.scale)
     compared = (t.order is None and t.means is None and t.counts.low is None for t in tables)
     return contextual and status is not Status.INTERRUPTED and all(compared)
 
@@ -124,29 +154,32 @@ def likeliest_root(
     Also slopes of features, (d,), of which a root that is about as likely says the opposite. A
     root that is hardly likelier than the one that was found does not replace it.
     """
+    own = sides.root(result)
     others = _distinct(_search(result.free, sides), sides)
     found = [sides.solve(each.free, tol, max_iter) for each in others]
-    roots = [each for each in (result, *found) if each.status is Status.CONVERGED]
+    roots = [root for root in (own, *map(sides.root, found)) if root.converged]
     n_iter = result.n_iter + sum(each.n_iter for each in found)
     if not roots:
         return replace(result, n_iter=n_iter), np.zeros(sides.n_features, dtype=bool)
-    best = max(roots, key=lambda each: sides.log_likelihood(each.sums))
-    if result.status is Status.CONVERGED and not _is_likelier(best, result, sides):
-        best = result
-    return replace(best, n_iter=n_iter), _unclear(best, roots, sides)
+    best = max(roots, key=_likelihood)
+    if own.converged and not _is_likelier(best, own, sides):
+        best = own
+    return replace(best.result, n_iter=n_iter), _unclear(best, roots, sides)
 
 
-def _search(free: FloatArray, sides: Sides) -> list[ScoringResult]:
+def _search(free: FloatArray, sides: Sides) -> list[Root]:
     """Return the roots that other starts lead to, the likeliest first."""
-    roots: list[ScoringResult] = []
+    roots: list[Root] = []
     starts, best = [*_images(free, sides), *_axes(free, sides)], None
     for _ in range(_ROUNDS):
-        found = [sides.solve(start, _ROUGH, _SCREENED) for start in starts]
-        found.sort(key=lambda each: -sides.log_likelihood(each.sums))
-        open_ends = [each for each in found if each.status is Status.NOT_CONVERGED][:_PROMISING]
-        found += [sides.solve(each.free, _ROUGH, _PASSES) for each in open_ends]
-        roots += [each for each in found if each.status is Status.CONVERGED]
-        roots.sort(key=lambda each: -sides.log_likelihood(each.sums))
+        found = [sides.root(sides.solve(start, _ROUGH, _SCREENED)) for start in starts]
+        found.sort(key=_likelihood, reverse=True)
+        unfinished = [each for each in found if each.result.status is Status.NOT_CONVERGED]
+        found += [
+            sides.root(sides.solve(each.free, _ROUGH, _PASSES)) for each in unfinished[:_PROMISING]
+        ]
+        roots += [each for each in found if each.converged]
+        roots.sort(key=_likelihood, reverse=True)
         if not roots or roots[0] is best:
             break
         best = roots[0]
@@ -154,19 +187,22 @@ def _search(free: FloatArray, sides: Sides) -> list[ScoringResult]:
     return roots
 
 
-def _is_likelier(one: ScoringResult, other: ScoringResult, sides: Sides) -> bool:
+def _likelihood(root: Root) -> float:
+    return root.log_likelihood
+
+
+def _is_likelier(one: Root, other: Root, sides: Sides) -> bool:
     """Tell whether the counts are likelier under one root than chance would make them."""
-    gain = sides.log_likelihood(one.sums) - sides.log_likelihood(other.sums)
-    return 2 * gain > _LEAST * sides.dispersion(one.sums)
+    gain = one.log_likelihood - other.log_likelihood
+    return 2 * gain > _LEAST * sides.dispersion(one.result.sums)
 
 
-def _distinct(roots: list[ScoringResult], sides: Sides) -> list[ScoringResult]:
+def _distinct(roots: list[Root], sides: Sides) -> list[Root]:
     """Keep the likeliest of roots that have about the same slopes, and of these the first few."""
-    kept: list[ScoringResult] = []
-    slopes = slice(sides.slopes.start, sides.slopes.start + sides.n_features)
+    kept: list[Root] = []
     for root in roots:
-        size = np.abs(root.free[slopes]).max(initial=0.0)
-        apart = [np.abs(root.free - each.free)[slopes].max(initial=0.0) for each in kept]
+        size = np.abs(root.free[sides.features]).max(initial=0.0)
+        apart = [np.abs(root.free - each.free)[sides.features].max(initial=0.0) for each in kept]
         if min(apart, default=np.inf) > _SAME * size:
             kept.append(root)
     return kept[:_COMPARED]
@@ -174,7 +210,7 @@ def _distinct(roots: list[ScoringResult], sides: Sides) -> list[ScoringResult]:
 
 def _images(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
     """Yield mirror images of free parameters: all slopes turned that can be, then each of them."""
-    slopes, can = free[sides.slopes][: sides.n_features], sides.untold()
+    slopes, can = free[sides.features], sides.untold
     turned = [can] if can.any() else []
     if sides.thorough and can.sum() > 1:
         turned += list(np.eye(len(can), dtype=bool)[can])
@@ -184,7 +220,7 @@ def _images(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
 
 def _axes(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
     """Yield free parameters with the strength of all untold slopes on one of them."""
-    slopes, can = free[sides.slopes][: sides.n_features], sides.untold()
+    slopes, can = free[sides.features], sides.untold
     if can.sum() < 2 or not sides.thorough:
         return
     strength = float(np.sqrt((slopes[can] ** 2).sum()))
@@ -193,10 +229,10 @@ def _axes(free: FloatArray, sides: Sides) -> Iterator[FloatArray]:
             yield sides.moved(free, np.where(can, np.eye(len(can))[j] * sign * strength, slopes))
 
 
-def _unclear(best: ScoringResult, roots: list[ScoringResult], sides: Sides) -> BoolArray:
+def _unclear(best: Root, roots: list[Root], sides: Sides) -> BoolArray:
     """Mark slopes that a root about as likely as the best one turns, beyond their intervals."""
-    variance = np.diag(np.linalg.pinv(best.sums.information)) * sides.dispersion(best.sums)
-    features = slice(sides.slopes.start, sides.slopes.start + sides.n_features)
+    sums, features = best.result.sums, sides.features
+    variance = np.diag(np.linalg.pinv(sums.information)) * sides.dispersion(sums)
     errors = np.sqrt(np.maximum(variance[features], 0.0))
     unclear = np.zeros(sides.n_features, dtype=bool)
     for root in roots:

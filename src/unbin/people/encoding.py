@@ -71,7 +71,7 @@ class Encoding:
         frame: Any,
         *,
         missing: str = "error",
-        blocks: Mapping[str, ArrayLike] | None = None,
+        blocks: ArrayLike | None = None,
     ) -> tuple[Encoding, FloatArray]:
         """Learn an encoding from people, and encode them.
 
@@ -84,10 +84,10 @@ class Encoding:
         missing : {"error", "mean"}
             Whether missing values are refused, or replaced by a mean, with a further column that
             marks them; a missing category becomes one of its own.
-        blocks : mapping of columns, optional
-            Whose cells are the blocks of a table: the mean is that of the person's block, without
-            which blocks would differ less in a feature than they do. Otherwise, and for people to
-            be predicted, it is that of the column.
+        blocks : (n,) ids, or a mapping of columns, optional
+            The blocks of a table, or columns whose cells they are: the mean is that of the person's
+            block, without which blocks would differ less in a feature than they do. Otherwise, and
+            for people to be predicted, it is that of the column.
 
         Returns
         -------
@@ -106,7 +106,8 @@ class Encoding:
             for k, array in enumerate(values)
         )
         draft = cls(parsed, categories, {}, (), means)
-        own = _block_means(parsed, values, means, blocks) if means and blocks else {}
+        by_block = bool(means) and blocks is not None
+        own = _block_means(parsed, values, means, blocks) if by_block else {}
         X, state, labels = draft._evaluate(values, {}, own)
         names = tuple(_label(label, draft) for label in labels)
         if len(set(names)) < len(names) or not names:
@@ -251,7 +252,7 @@ def _block_means(
     formula: Formula,
     values: list[NDArray[Any]],
     means: Mapping[str, float],
-    blocks: Mapping[str, ArrayLike],
+    blocks: ArrayLike,
 ) -> dict[str, FloatArray]:
     """Return the mean of each row's block, that of everybody where the block has no number."""
     names, codes = np.unique(as_text(blocks, where="blocks", outside=True), return_inverse=True)
