@@ -26,8 +26,8 @@ import unbin
 import unbin.families
 import unbin.fitting.methods
 import unbin.likelihood.fit
-import unbin.likelihood.inference
-import unbin.likelihood.scoring
+import unbin.likelihood.infer.estimate
+import unbin.likelihood.solve.scoring
 import unbin.matching.fit
 from unbin.release import Release, tables
 from unbin.release.tables import Histogram
@@ -131,8 +131,8 @@ def watched(clock: Clock) -> Any:
         (unbin.likelihood.fit, "starting_point", "start (kernels included)"),
         (unbin.likelihood.fit, "score_sums", "pass (kernel and host)"),
         (unbin.likelihood.fit, "infer", "inference (kernels included)"),
-        (unbin.likelihood.inference, "specify", "  of it specification"),
-        (unbin.likelihood.scoring, "score_sums", "pass (kernel and host)"),
+        (unbin.likelihood.infer.estimate, "specify", "  of it specification"),
+        (unbin.likelihood.solve.scoring, "score_sums", "pass (kernel and host)"),
         (unbin.matching.fit, "matching_bounds", "rank bounds"),
         (unbin.matching.fit, "block_means_start", "start (kernels included)"),
         (layout.OnDevice, "_survey", "layout: mean and spread"),

@@ -23,9 +23,9 @@ import unbin
 from timing import best_of, people  # it keeps to one thread
 from unbin.datasets import Simulation
 from unbin.families import get_family
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
-from unbin.likelihood.start import starting_point
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.model.score import score_sums
+from unbin.likelihood.solve.start import starting_point
 from unbin.matching.fit import matching_bounds
 from unbin.matching.objective import Objective
 from unbin.rows.design import lay_out

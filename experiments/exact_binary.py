@@ -20,14 +20,14 @@ import common
 import unbin
 from unbin._watching import Status
 from unbin.families import get_family
-from unbin.likelihood.exact import exact_blocks, exact_sums
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.model.score import score_sums
+from unbin.likelihood.solve.exact import exact_blocks, exact_sums
 from unbin.rows.design import lay_out
 
 FULL = 200
 ZERO_ONE = [-0.5, 0.5, 1.5]
-NOT_USED = "unbin.likelihood.exact.exact_blocks"
+NOT_USED = "unbin.likelihood.solve.exact.exact_blocks"
 CELLS = (  # blocks, people, slope, between, effects
     (100, 10, 0.5, 0.3, 0.0),
     (100, 10, 1.0, 0.3, 0.0),

@@ -35,6 +35,7 @@ import identification
 import imputation
 import intervals
 import missing_values
+import nested_tables
 import nonlinear
 import observed
 import order_statistics
@@ -133,6 +134,14 @@ def _survey_weights() -> list[float]:
     )
     found = [survey_weights.one_run(scene, "survey", 0) for scene in scenes]
     return [float(x) for run in found for x in (*run.error, *run.se)]
+
+
+def _nested_tables() -> list[float]:
+    scenes = ("nested", "crossing", "medians", "deciles")
+    found = [nested_tables.one_run(nested_tables.cells_of(scene)[-1], 0) for scene in scenes]
+    tested = nested_tables.one_run(nested_tables.cells_of("context")[1], 0)
+    figures = [float(x) for run in found if run is not None for x in (*run.error, *run.se)]
+    return [*figures, float("nan") if tested is None else tested.context]
 
 
 def _observed() -> list[float]:
@@ -310,6 +319,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "imputation": _imputation,
     "intervals": _intervals,
     "missing_values": _missing_values,
+    "nested_tables": _nested_tables,
     "nonlinear": _nonlinear,
     "observed": _observed,
     "order_statistics": _order_statistics,

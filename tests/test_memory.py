@@ -11,7 +11,7 @@ import unbin
 from tests.helpers.people import draw_people
 from unbin import AggregatedGLM, _checks
 from unbin.exceptions import BinError, BlockError, EncodingError, ParameterError, SlowFitWarning
-from unbin.likelihood import problem
+from unbin.likelihood.data import problem
 from unbin.people.encoding import Encoding
 from unbin.people.reading import read_people
 from unbin.release import aggregation

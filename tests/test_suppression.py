@@ -21,7 +21,7 @@ from unbin.exceptions import (
     ReleaseError,
 )
 from unbin.families import get_family
-from unbin.likelihood.hidden import (
+from unbin.likelihood.data.hidden import (
     _cut,
     _few_within,
     _split_few,
@@ -29,8 +29,8 @@ from unbin.likelihood.hidden import (
     multinomial_covariance,
     whole_counts,
 )
-from unbin.likelihood.quasi_score import less_information
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.data.tables import published_counts
+from unbin.likelihood.model.score import less_information
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.impute import impute
 from unbin.matching.splits import best_split

@@ -14,7 +14,7 @@ from unbin._watching import Stage, Step, watching
 from unbin.cli.interrupts import _Progress
 from unbin.datasets import simulate
 from unbin.exceptions import FitInterruptedError
-from unbin.likelihood import choice
+from unbin.likelihood.infer import choice
 
 
 def _data():

@@ -17,3 +17,5 @@ ArrayLike = Any
 KeyArray = np.ndarray[tuple[Any, ...], np.dtype[np.uint64]]
 BinArray = np.ndarray[tuple[Any, ...], np.dtype[np.int32]]
 """Bins of rows, and blocks of rows in many partitions: there are many of them."""
+Index = slice | IntArray
+"""Which blocks, cells or units."""

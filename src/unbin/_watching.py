@@ -123,16 +123,7 @@ class Status(Enum):
     """How a fit ended; the value is the sentence the user reads."""
 
     # likelihood
-    CONVERGED = "The quasi-score of the published statistics was solved."
-    COMPOSITE = (
-        "The features determine almost everybody's bin, so the composite likelihood was maximised "
-        "instead of solving the quasi-score."
-    )
-    EXACT = (
-        "The likelihood of the published counts was maximised, exact in blocks of at most 30 "
-        "people."
-    )
-    ORDER = "The quasi-score of the published order statistics was solved."
+    CONVERGED = "The fit converged."
     NOT_CONVERGED = (
         "Scoring stopped before the quasi-score was solved; raise max_iter, or add a ridge with "
         "alpha."
@@ -179,15 +170,21 @@ class Status(Enum):
     @property
     def identified(self) -> bool:
         """False where matching does not tell the coefficients."""
-        return not self.value.startswith("not estimable")
+        return self not in _UNIDENTIFIED
 
 
-_CONVERGED = {
-    Status.CONVERGED,
-    Status.COMPOSITE,
-    Status.EXACT,
-    Status.ORDER,
-    Status.MATCHED,
-    Status.SETTLED,
-    Status.OBSERVED,
+_CONVERGED = {Status.CONVERGED, Status.MATCHED, Status.SETTLED, Status.OBSERVED}
+_UNIDENTIFIED = {
+    Status.CONSTANT,
+    Status.SEPARATED,
+    Status.RESTARTS_DISAGREE,
+    Status.ONE_BLOCK,
 }
+
+
+class Equation(Enum):
+    """What the likelihood solved; the value is what the user reads."""
+
+    SCORE = "the quasi-score of the published statistics"
+    COMPOSITE = "the composite likelihood, as the features determine almost everybody's bin"
+    EXACT = "the likelihood of the published counts, exact in blocks of at most 30 people"

@@ -56,6 +56,7 @@ from unbin.fitting.model import Fit, Settings, TableFit
 from unbin.fitting.naming import with_names
 from unbin.fitting.placement import Given, place
 from unbin.fitting.predictions import bin_probabilities, score_target
+from unbin.fitting.published import Published
 from unbin.fitting.summary import Coefficients, Summary
 from unbin.fitting.tabulate import (
     check_ratios,
@@ -68,7 +69,6 @@ from unbin.fitting.tabulate import (
     term_covariance,
 )
 from unbin.fitting.transforms import TRANSFORMS
-from unbin.likelihood.published import Published
 from unbin.matching.solvers import SOLVERS
 from unbin.people.encoding import Encoding
 from unbin.rows.engines import ENGINES, Layout, Options, open_engine
@@ -88,6 +88,7 @@ _STACKED = {
 }
 _LISTED = {
     "status_": "status",
+    "equation_": "equation",
     "objective_path_": "path",
     "diagnostics_": "diagnostics",
     "nuisance_": "nuisance",
@@ -214,6 +215,8 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         As used; "observed" for plain numbers.
     status_ : Enum, or list of p
         How the fit ended; ``status_.value`` is a sentence.
+    equation_ : Enum, None or list of p
+        What the likelihood solved, as ``equation_.value`` says.
     diagnostics_ : Diagnostics, or list of p
         Whether the coefficients are identified, goodness of fit, relative efficiency, ecological
         bias.
@@ -373,7 +376,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         given = Given(
             offset, block, features, weights, weighting, observed, disjoint, sample_weight
         )
-        people = place(X, y, given, engine=engine, family=family, model=self)
+        people = place(X, y, given, engine=engine, family=family, model=self, crossed=True)
         with telling(), people as placed:
             method = METHODS["observed" if placed.observed else self.method]
             fits = [method(*target, family, settings) for target in placed.targets]

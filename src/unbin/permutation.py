@@ -42,8 +42,8 @@ from unbin.exceptions import (
 from unbin.families import BregmanFamily, get_family
 from unbin.fitting.inputs import check_observed, check_rows
 from unbin.fitting.transforms import TRANSFORMS
-from unbin.likelihood.counts import block_targets
-from unbin.likelihood.statistics import published_counts, published_order
+from unbin.likelihood.data.counts import block_targets
+from unbin.likelihood.data.tables import published_counts, published_order
 from unbin.release import Release, tables
 from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget

@@ -17,7 +17,7 @@ from unbin.estimator import AggregatedGLM
 from unbin.exceptions import AggregatedTargetError, ParameterError
 from unbin.families import get_family
 from unbin.fitting.inputs import context_blocks
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.data.tables import published_counts
 from unbin.release import Release
 from unbin.release.join import JoinedTarget, join
 from unbin.release.target import AggregatedTarget

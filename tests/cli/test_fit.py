@@ -29,7 +29,7 @@ age             0.1009     0.0042     24.279      0.000     0.0924     0.1093
 C(sex)[T.m]    -0.9528     0.1683     -5.661      0.000    -1.2942    -0.6114
 log(los)        2.0350     0.0953     21.343      0.000     1.8416     2.2283
 =============================================================================
-Status: The quasi-score of the published statistics was solved.
+Status: The fit converged.
 estimated: all 3 coefficients; 40 blocks, no specification test speaks
   against the fit
 goodness of fit: Q/df = 1.02 (p = 0.402)

@@ -4,7 +4,7 @@ import numpy as np
 
 from unbin.families import FAMILIES
 from unbin.fitting.choice_words import choice_sentence, meaning
-from unbin.likelihood.choice import Selection
+from unbin.likelihood.infer.choice import Selection
 
 
 def selection(score, error, chosen=0, family=("gaussian", "gamma"), alpha=(0.0, 0.0)):

@@ -154,7 +154,7 @@ def test_a_shrunk_prediction_has_an_error_and_less_of_it():
 def test_shrunk_slopes_have_the_posterior_covariance():
     # where the covariance without the ridge is the model's, J⁻¹, that with it is (J + A)⁻¹
     case = make_case(3, d=3)
-    found = fit_likelihood(case.design, case.release, get_family("gaussian"), alpha="auto")
+    found = fit_likelihood(case.design, [case.release], get_family("gaussian"), alpha="auto")
     assert found.shrunk is not None
     found = replace(found, covariance=np.linalg.inv(found.information))
     ridge = np.zeros(len(found.information))

@@ -24,7 +24,7 @@ from unbin.exceptions import (
     SplitBlockError,
 )
 from unbin.families import get_family
-from unbin.likelihood.choice import Candidate, _deal, _simplest_near_best
+from unbin.likelihood.infer.choice import Candidate, _deal, _simplest_near_best
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 COEF = np.array([0.5, 0.8, -0.4])

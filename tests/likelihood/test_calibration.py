@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from unbin.likelihood.calibration import calibrate, for_people
-from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.data.counts import PublishedCounts
+from unbin.likelihood.impute.calibration import calibrate, for_people
 
 
 def table(n, known=None):

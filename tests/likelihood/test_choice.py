@@ -10,17 +10,17 @@ from unbin._blocks import deal_blocks
 from unbin.datasets import simulate
 from unbin.exceptions import ParameterError, SpecificationWarning
 from unbin.families import get_family
-from unbin.likelihood import choice
-from unbin.likelihood.choice import (
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.data.tables import published_counts
+from unbin.likelihood.infer import choice
+from unbin.likelihood.infer.choice import (
     RIDGES,
     Candidate,
     _choose,
-    _OneTable,
     _scores,
     candidate_families,
 )
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.model.moments import expected_statistics
 from unbin.rows.design import lay_out
 
 
@@ -236,13 +236,14 @@ def test_families_are_scored_in_the_bins_they_share():
     common = published_counts(target.release, get_family("gaussian").domain)
     assert common.upper.tolist() == [-1.0, 1.0, np.inf]
     design = lay_out(X, target.codes, 20)
-    problem = make_problem(design, target.release, get_family("ordinal"))
-    assert problem.counts.n_bins == 4
+    problem = make_problem(design, [target.release], get_family("ordinal"))
+    counts = problem.first.counts
+    assert counts.n_bins == 4
     thresholds = np.array([-1.0, 1.0, 5.0])
     theta = design.from_coefficients(np.array([0.8]), 0.0) * [0, 1]  # thresholds for an intercept
     free = problem.coordinates.join(theta, thresholds)
-    (expected,) = _OneTable(problem).expected(free)
-    found = _scores(problem.counts, expected, common)
+    (expected,) = expected_statistics(problem, free)
+    found = _scores(counts, expected, common)
     eta = 0.8 * (X[:, 0] - X.mean())
     below = expit(np.subtract.outer(thresholds[:2], eta))
     share = np.stack([below[0], below[1] - below[0], 1 - below[1]])

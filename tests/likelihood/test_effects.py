@@ -15,9 +15,16 @@ from tests.helpers.releases import mean_release
 from unbin.datasets import simulate
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
-from unbin.likelihood.effects import block_variance, effects_misfit, separate_variance
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.model import score
+from unbin.likelihood.model.score import score_sums
+from unbin.likelihood.solve.effects import (
+    Pulls,
+    effects_misfit,
+    group_df,
+    group_variance,
+    separate_variance,
+)
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out
 
@@ -34,15 +41,22 @@ def case_with_effects(seed, kind, sd=0.4, n_blocks=80, size=60):
     }[kind]()
     names = np.char.zfill(codes.astype(str), 3)
     target = aggregate(y, names, bins=6).align(names)
-    return lay_out(X, target.codes, n_blocks), target.release
+    return lay_out(X, target.codes, n_blocks), [target.release]
+
+
+def allow_for(variance, monkeypatch):
+    """Let effects of blocks have a variance, whatever the table says."""
+    monkeypatch.setattr(
+        "unbin.likelihood.solve.effects._variances", lambda *_: ((variance, 0.0), 0)
+    )
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "binomial"])
 def test_effects_of_blocks_are_seen_and_covered(kind):
     family, sds, scores = get_family(kind, n_trials=20), [], []
     for seed in range(12):
-        design, release = case_with_effects(seed, kind)
-        fit = fit_likelihood(design, release, family)
+        design, releases = case_with_effects(seed, kind)
+        fit = fit_likelihood(design, releases, family)
         coef, _ = design.to_coefficients(fit.theta)
         sds.append(fit.block_sd)
         error = np.sqrt(np.diag(fit.covariance))[1:3] / design.scale
@@ -52,30 +66,30 @@ def test_effects_of_blocks_are_seen_and_covered(kind):
 
 
 def test_effects_make_the_information_honest(monkeypatch):
-    design, release = case_with_effects(0, "gaussian")
+    design, releases = case_with_effects(0, "gaussian")
     family = get_family("gaussian")
-    allowed = fit_likelihood(design, release, family)
-    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 0.0)
-    plain = fit_likelihood(design, release, family)
+    allowed = fit_likelihood(design, releases, family)
+    allow_for(0.0, monkeypatch)
+    plain = fit_likelihood(design, releases, family)
     assert plain.block_sd == 0
     trace = [np.trace(np.linalg.inv(fit.information)) for fit in (plain, allowed)]
     assert trace[0] < 0.5 * trace[1]
-    assert allowed.misfit / allowed.df > 1.2
+    assert allowed.goodness.ratio > 1.2
 
 
 def test_no_effects_are_seen_where_there_are_none():
     family, seen = get_family("gaussian"), 0
     for seed in range(20):
         case = make_case(seed)
-        fit = fit_likelihood(case.design, case.release, family)
+        fit = fit_likelihood(case.design, [case.release], family)
         seen += fit.block_sd > 0
         assert fit.block_sd < 0.3
     assert seen <= 4
 
 
 def test_the_rank_one_correction_equals_the_whole_covariance():
-    design, release = case_with_effects(1, "gaussian", n_blocks=8, size=30)
-    problem = make_problem(design, release, get_family("gaussian"))
+    design, releases = case_with_effects(1, "gaussian", n_blocks=8, size=30)
+    problem = make_problem(design, releases, get_family("gaussian"))
     free = np.array([0.0, 0.5, -0.2, 0.0])
     sums = score_sums(problem, free, np.zeros(4))
     along = score_sums(problem, free, np.zeros(4)).block_hold
@@ -91,18 +105,19 @@ def test_the_rank_one_correction_equals_the_whole_covariance():
 
 
 def test_the_variance_solves_its_equation():
-    design, release = case_with_effects(2, "gaussian")
-    problem = make_problem(design, release, get_family("gaussian"))
+    design, releases = case_with_effects(2, "gaussian")
+    problem = make_problem(design, releases, get_family("gaussian"))
     sums = score_sums(problem, np.array([0.0, 0.6, -0.3, 0.0]), np.zeros(4))
-    variance = block_variance(sums, np.zeros(4), 3)
+    df = group_df(problem, Pulls.of(sums, np.zeros(4)), sums)
+    variance = group_variance(problem, sums, np.zeros(4), df)
     hold = sums.block_hold
     assert (sums.block_pull**2 / (hold + variance * hold**2)).sum() == pytest.approx(77)
 
 
 def test_a_ridge_is_not_taken_for_effects():
     case, family = make_case(1), get_family("gaussian")
-    assert fit_likelihood(case.design, case.release, family).block_sd == 0
-    assert fit_likelihood(case.design, case.release, family, alpha=0.5).block_sd < 0.1
+    assert fit_likelihood(case.design, [case.release], family).block_sd == 0
+    assert fit_likelihood(case.design, [case.release], family, alpha=0.5).block_sd < 0.1
 
 
 @pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
@@ -111,7 +126,7 @@ def test_a_runaway_scale_is_not_taken_for_a_solution(monkeypatch):
     target = unbin.aggregate(people.y, people.blocks, 6).align(people.blocks)
     without = unbin.AggregatedGLM().fit(people.X, target)
     # with effects this large scoring ends where the score is 0 because nothing depends on anything
-    monkeypatch.setattr("unbin.likelihood.effects.block_variance", lambda *_: 100.0)
+    allow_for(100.0, monkeypatch)
     model = unbin.AggregatedGLM().fit(people.X, target)
     assert model.objective_ < without.objective_ + 1
 
@@ -148,7 +163,7 @@ def yes_or_no(seed, n_blocks=150, size=40):
     x = rng.normal(size=len(codes)) + 0.5 * rng.normal(size=n_blocks)[codes]
     y = rng.binomial(1, expit(0.8 * x + rng.normal(size=n_blocks)[codes])).astype(float)
     target = aggregate(y, codes, bins=[-0.5, 0.5, 1.5]).align(codes)
-    return lay_out(x[:, None], target.codes, n_blocks), target.release
+    return lay_out(x[:, None], target.codes, n_blocks), [target.release]
 
 
 def test_a_block_is_weighed_without_looking_at_its_effect(monkeypatch):
@@ -160,7 +175,10 @@ def test_a_block_is_weighed_without_looking_at_its_effect(monkeypatch):
         return np.mean([c[0].to_coefficients(fit_likelihood(*c).theta)[0][0] for c in fits])
 
     assert slope() == pytest.approx(0.8, abs=0.15)
-    monkeypatch.setattr("unbin.likelihood.quasi_score._instrumented", lambda _, sums: sums)
+    weigh = score._with_effects
+    monkeypatch.setattr(
+        score, "_with_effects", lambda problem, core: weigh(replace(problem, effects=None), core)
+    )
     assert slope() < 0.6
 
 
@@ -174,15 +192,15 @@ def blocks_of_means(seed, kind, sd, *, equal=False, n_blocks=80):
     X = rng.normal(size=(len(codes), 1)) + rng.normal(size=(n_blocks, 1))[codes]
     y = draw_targets(kind, 0.5 * X[:, 0] + (sd * rng.normal(size=n_blocks))[codes], rng)
     target = mean_release(y, codes).align(codes)
-    return lay_out(X, target.codes, n_blocks), target.release
+    return lay_out(X, target.codes, n_blocks), [target.release]
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "poisson", "gamma"])
 def test_means_alone_tell_effects_from_noise_by_the_sizes_of_blocks(kind):
     family, sds, scores = get_family(kind), [], []
     for seed in range(12):
-        design, release = blocks_of_means(seed, kind, 0.5)
-        fit = fit_likelihood(design, release, family)
+        design, releases = blocks_of_means(seed, kind, 0.5)
+        fit = fit_likelihood(design, releases, family)
         sds.append(fit.block_sd)
         error = np.sqrt(fit.covariance[1, 1]) / design.scale[0]
         scores.append((design.to_coefficients(fit.theta)[0][0] - 0.5) / error)
@@ -193,10 +211,10 @@ def test_means_alone_tell_effects_from_noise_by_the_sizes_of_blocks(kind):
 def test_means_of_equal_blocks_cannot_tell_effects_from_noise():
     family = get_family("gaussian")
     for seed in range(4):
-        design, release = blocks_of_means(seed, "gaussian", 0.5, equal=True)
-        fit = fit_likelihood(design, release, family)
+        design, releases = blocks_of_means(seed, "gaussian", 0.5, equal=True)
+        fit = fit_likelihood(design, releases, family)
         assert fit.block_sd == 0
-        assert fit.misfit / fit.df == pytest.approx(1.0, abs=1e-3)
+        assert fit.goodness.misfit / fit.goodness.df == pytest.approx(1.0, abs=1e-3)
         # all of it is noise: as large as effects make the means of blocks
         assert np.exp(fit.nuisance[0]) == pytest.approx(np.sqrt(1 + 60 * 0.25), rel=0.3)
 
@@ -215,15 +233,14 @@ def test_variances_are_those_of_restricted_maximum_likelihood():
     hold = rng.uniform(4, 100, 40)
     along = np.column_stack([np.ones(40), rng.normal(size=40)])
     moves = rng.normal(size=40) * np.sqrt(0.3 + 2.0 / hold)
-    design, release = blocks_of_means(0, "gaussian", 0.5, n_blocks=40)
+    design, releases = blocks_of_means(0, "gaussian", 0.5, n_blocks=40)
     sums = score_sums(
-        make_problem(design, release, get_family("gaussian")), np.zeros(3), np.zeros(3)
+        make_problem(design, releases, get_family("gaussian")), np.zeros(3), np.zeros(3)
     )
     sums = replace(
         sums,
         block_hold=hold,
         block_pull=hold * moves,
-        block_hidden=np.zeros(40),
         block_along=hold[:, None] * along,
     )
     contrasts = null_space(along.T)

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import unbin
-from unbin.likelihood import evidence
-from unbin.likelihood.evidence import evidence_ridge
+from unbin.likelihood.infer import evidence
+from unbin.likelihood.infer.evidence import evidence_ridge
 
 # -- the ridge ------------------------------------------------------------------------------------
 

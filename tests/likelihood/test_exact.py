@@ -9,12 +9,12 @@ from scipy.special import expit
 from scipy.stats import binom
 
 import unbin
-from unbin._watching import Status
+from unbin._watching import Equation, Status
 from unbin.families import get_family
-from unbin.likelihood import exact
-from unbin.likelihood.exact import exact_blocks, exact_sums, poisson_binomial
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.model.score import score_sums
+from unbin.likelihood.solve import exact
+from unbin.likelihood.solve.exact import exact_blocks, exact_sums, poisson_binomial
 from unbin.rows.design import lay_out
 
 ZERO_ONE = [-0.5, 0.5, 1.5]
@@ -38,7 +38,11 @@ def _problem(X, blocks, y, *, offset=None, weights=None, family="binomial", bins
     codes = np.unique(blocks, return_inverse=True)[1]
     people = None if weights is None else weights.astype(float)
     design = lay_out(X, codes, int(codes.max()) + 1, offset=offset, weights=people)
-    return make_problem(design, target.release, get_family(family))
+    return make_problem(design, [target.release], get_family(family))
+
+
+def with_counts(problem, counts):
+    return problem.with_tables([replace(problem.first, counts=counts)])
 
 
 def _enumerated(p, count):
@@ -69,14 +73,14 @@ def test_scores_are_derivatives_of_the_enumerated_likelihood(given):
     if given == "no intercept":
         design = lay_out(X, np.repeat(np.arange(6), 6), 6, fit_intercept=False)
         release = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks).release
-        problem = make_problem(design, release, get_family("binomial"))
+        problem = make_problem(design, [release], get_family("binomial"))
     theta = np.array([0.3, 1.1, -0.8])[3 - problem.design.n_parameters :]
     small = exact_blocks(problem)
     assert small.all()
     sums = exact_sums(problem, theta, np.zeros(len(theta)), small)
     for j, step in enumerate(1e-5 * np.eye(len(theta))):
         up, down = (
-            _log_likelihood(problem.design, problem.counts.count, theta + sign * step)
+            _log_likelihood(problem.design, problem.first.counts.count, theta + sign * step)
             for sign in (1, -1)
         )
         assert sums.score[j] == pytest.approx((up - down) / 2e-5, abs=1e-6)
@@ -90,8 +94,8 @@ def test_information_is_the_variance_of_the_score():
     p = expit(problem.design.eta(theta))
     expected = np.zeros((3, 3))
     for k in range(9):
-        counts = replace(problem.counts, count=np.array([[8.0 - k, k]]))
-        score = exact_sums(replace(problem, counts=counts), theta, nothing, small).score
+        counts = replace(problem.first.counts, count=np.array([[8.0 - k, k]]))
+        score = exact_sums(with_counts(problem, counts), theta, nothing, small).score
         expected += _enumerated(p, k) * np.outer(score, score)
     found = exact_sums(problem, theta, nothing, small).information
     np.testing.assert_allclose(found, expected, atol=1e-12)
@@ -121,9 +125,9 @@ def test_blocks_of_more_people_keep_the_quasi_score():
     np.testing.assert_array_equal(both.block_scores[~small], quasi.block_scores[~small])
     of_quasi = exact_sums(problem, theta, nothing, np.zeros(20, dtype=bool))
     np.testing.assert_allclose(of_quasi.information, quasi.information, rtol=1e-9)
-    only = [replace(problem.counts, known=mask) for mask in (small, ~small)]
-    first = exact_sums(replace(problem, counts=only[0]), theta, nothing, small)
-    second = score_sums(replace(problem, counts=only[1]), theta, nothing)
+    only = [replace(problem.first.counts, known=mask) for mask in (small, ~small)]
+    first = exact_sums(with_counts(problem, only[0]), theta, nothing, small)
+    second = score_sums(with_counts(problem, only[1]), theta, nothing)
     np.testing.assert_allclose(both.information, first.information + second.information, rtol=1e-9)
 
 
@@ -163,7 +167,7 @@ def test_estimates_vary_less_and_intervals_cover(monkeypatch):
         for used in (True, False):
             with monkeypatch.context() as patch:
                 if not used:
-                    patch.setattr(exact, "exact_blocks", lambda problem: problem.counts.n < 0)
+                    patch.setattr(exact, "exact_blocks", lambda problem: problem.first.counts.n < 0)
                 model = unbin.AggregatedGLM("binomial", n_jobs=1).fit(X, target)
             found[used].append(model.coef_[0])
             if used:
@@ -176,7 +180,8 @@ def test_a_fit_says_that_it_was_used():
     X, blocks, y = _people(300, 10, 1.0, 0)
     target = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks)
     model = unbin.AggregatedGLM("binomial").fit(X, target)
-    assert model.status_ is Status.EXACT
+    assert model.equation_ is Equation.EXACT
+    assert model.status_ is Status.CONVERGED
     assert model.status_.converged
     assert "exact in blocks of at most 30 people" in " ".join(str(model.summary()).split())
 
@@ -189,10 +194,10 @@ def test_repeated_rows_are_the_people_they_stand_for():
     merged = unbin.AggregatedGLM("binomial")
     target = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks)
     merged.fit(X, target)
-    assert merged.status_ is Status.EXACT
+    assert merged.equation_ is Equation.EXACT
     X = X + 1e-9 * rng.normal(size=X.shape)  # rows that differ are not merged
     apart = unbin.AggregatedGLM("binomial").fit(X, target)
-    assert apart.status_ is Status.EXACT
+    assert apart.equation_ is Equation.EXACT
     np.testing.assert_allclose(merged.coef_, apart.coef_, rtol=1e-5)
 
 
@@ -204,19 +209,22 @@ def test_where_the_quasi_score_stays(change):
     X, blocks, y = _people(20, 10, 1.0, 0)
     problem = _problem(X, blocks, y)
     assert exact_blocks(problem).all()
-    counts = problem.counts
+    counts = problem.first.counts
     changed = {
-        "effects": {"block_variance": 0.1},
-        "noise": {"noise_sd": 1.0},
-        "hidden": {"counts": replace(counts, low=counts.count - 1, high=counts.count + 1)},
-        "factor": {"factor": np.full(20, 1.1)},
-        "large": {"counts": replace(counts, n=counts.n + 21)},
-        "trials": {"family": get_family("binomial", 2)},
-        "fractions": {
-            "design": lay_out(X, np.repeat(np.arange(20), 10), 20, weights=np.full(200, 1.5))
-        },
+        "effects": replace(problem, block_variance=0.1),
+        "noise": with_counts(problem, replace(counts, noise=np.ones(counts.count.shape))),
+        "hidden": with_counts(
+            problem, replace(counts, low=counts.count - 1, high=counts.count + 1)
+        ),
+        "factor": problem.with_tables([replace(problem.first, factor=np.full(20, 1.1))]),
+        "large": with_counts(problem, replace(counts, n=counts.n + 21)),
+        "trials": replace(problem, family=get_family("binomial", 2)),
+        "fractions": replace(
+            problem,
+            design=lay_out(X, np.repeat(np.arange(20), 10), 20, weights=np.full(200, 1.5)),
+        ),
     }[change]
-    assert not exact_blocks(replace(problem, **changed)).any()
+    assert not exact_blocks(changed).any()
 
 
 def test_effects_that_show_leave_the_quasi_score():
@@ -224,4 +232,5 @@ def test_effects_that_show_leave_the_quasi_score():
     target = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks)
     model = unbin.AggregatedGLM("binomial").fit(X, target)
     assert model.diagnostics_.block_sd > 0
+    assert model.equation_ is Equation.SCORE
     assert model.status_ is Status.CONVERGED

@@ -6,11 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-
-import unbin
-from unbin.exceptions import ReleaseError
-from unbin.families import get_family
-from unbin.likelihood import joint, joint_fit
 from unbin.likelihood.joint import (
     joint_sums,
     make_joint,
@@ -19,8 +14,13 @@ from unbin.likelihood.joint import (
 from unbin.likelihood.joint_fit import fit_joint
 from unbin.likelihood.joint_start import Start
 from unbin.likelihood.joint_variance import score_variance
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import evidence, reference_bins, score_sums, used_statistics
+
+import unbin
+from unbin.exceptions import ReleaseError
+from unbin.families import get_family
+from unbin.likelihood import joint, joint_fit
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.model.score import evidence, reference_bins, score_sums, used_statistics
 from unbin.release import Release
 from unbin.rows.design import lay_out
 

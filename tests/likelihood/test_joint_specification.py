@@ -2,16 +2,16 @@
 
 import numpy as np
 import pytest
+from unbin.likelihood.joint import joint_sums, make_joint
+from unbin.likelihood.joint_specification import location_weights, specify_joint
+from unbin.likelihood.joint_variance import score_variance
 
 import unbin
 from tests.helpers.releases import mean_release
 from unbin.datasets import simulate
 from unbin.families import get_family
-from unbin.likelihood.counts import representative_values
-from unbin.likelihood.joint import joint_sums, make_joint
-from unbin.likelihood.joint_specification import location_weights, specify_joint
-from unbin.likelihood.joint_variance import score_variance
-from unbin.likelihood.specification import specify
+from unbin.likelihood.data.counts import representative_values
+from unbin.likelihood.infer.specification import specify
 from unbin.rows.design import lay_out
 
 

@@ -7,6 +7,8 @@ import pytest
 import statsmodels.api as sm
 from glum import GeneralizedLinearRegressor
 from scipy.special import expit
+from unbin.likelihood.joint import joint_sums, make_joint, shared_covariance
+from unbin.likelihood.joint_variance import score_variance
 
 import observed
 import unbin
@@ -14,10 +16,8 @@ from unbin.exceptions import ParameterError
 from unbin.families import get_family
 from unbin.fitting.methods import inside
 from unbin.likelihood import joint_fit, joint_variance
-from unbin.likelihood.joint import joint_sums, make_joint, shared_covariance
-from unbin.likelihood.joint_variance import score_variance
-from unbin.likelihood.known import KnownPeople, known_sums
-from unbin.likelihood.moments import finish, moment_sums
+from unbin.likelihood.data.problem import KnownPeople, known_sums
+from unbin.likelihood.model.moments import finish, moment_sums
 from unbin.rows.design import alone, lay_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")

@@ -5,12 +5,11 @@ import pytest
 
 from tests.helpers.cases import make_case
 from unbin.families import get_family
-from unbin.likelihood import lookup
-from unbin.likelihood.law import Effects, Law
-from unbin.likelihood.lookup import tabulated
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.specification import check_sums
-from unbin.likelihood.start import starting_point
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.infer.specification import check_sums
+from unbin.likelihood.model import law as lookup
+from unbin.likelihood.model.law import Law, Moves, tabulated
+from unbin.likelihood.solve.start import starting_point
 
 
 @pytest.fixture(autouse=True)
@@ -31,7 +30,7 @@ GENERATED_BY = {
 
 def problem_of(kind, n_blocks=6, size=700, seed=0):
     case = make_case(seed, kind=GENERATED_BY[kind], n_blocks=n_blocks, size=size, d=3, bins=6)
-    problem = make_problem(case.design, case.release, get_family(kind, n_trials=20))
+    problem = make_problem(case.design, [case.release], get_family(kind, n_trials=20))
     free = starting_point(problem)
     return problem, free + 0.2 * np.random.default_rng(seed).normal(size=len(free))
 
@@ -54,12 +53,12 @@ def error(found, expected):
 @pytest.mark.parametrize("kind", GENERATED_BY)
 def test_a_table_gives_the_sums_of_its_rows(kind, effects):
     problem, free = problem_of(kind)
-    law = Law.of(problem)
+    law = Law.of(problem, free)
     if effects != "none":
         law = replace(law, block_variance=0.04)
     if effects == "known":
         move = 0.3 * np.random.default_rng(1).normal(size=6)
-        law = replace(law, effects=Effects(move, np.full(6, 0.15), np.zeros((6, 1))))
+        law = replace(law, effects=Moves(move, np.full(6, 0.15)))
     for found, expected in zip(*both(problem, law, free), strict=True):
         assert error(found, expected) < 1e-11
 
@@ -67,7 +66,7 @@ def test_a_table_gives_the_sums_of_its_rows(kind, effects):
 @pytest.mark.parametrize("kind", GENERATED_BY)
 def test_rows_of_small_blocks_are_right_in_relative_terms(kind):
     problem, free = problem_of(kind, n_blocks=1500, size=3)
-    found, expected = both(problem, Law.of(problem), free)
+    found, expected = both(problem, Law.of(problem, free), free)
     likely = expected[0] > 1e-6
     np.testing.assert_allclose(found[0][likely], expected[0][likely], rtol=1e-8)
     for ours, theirs in zip(found, expected, strict=True):
@@ -125,18 +124,18 @@ def test_points_are_close_enough_for_every_family(kind, at):
 
 def test_no_table_where_it_does_not_hold_or_pay(monkeypatch):
     problem, free = problem_of("gaussian")
-    law, design = Law.of(problem), problem.design
+    law, design = Law.of(problem, free), problem.design
     own = replace(law, lower=np.tile(law.lower, (6, 1)), upper=np.tile(law.upper, (6, 1)))
     assert tabulated(own, design, free).table is None
     assert tabulated(law, replace(design, sampled=True), free).table is None
     assert tabulated(law, replace(design, looks_up=False), free).table is None
-    effects = Effects(np.zeros(6), np.ones(6), np.zeros((6, 1)))
+    effects = Moves(np.zeros(6), np.ones(6))
     assert tabulated(replace(law, unit=1.0, effects=effects), design, free).table is None
     for wild in (np.nan, np.inf, 1e9):
         away = np.where(np.arange(len(free)) == 1, wild, free)  # a slope
         assert tabulated(law, design, away).table is None
     few, start = problem_of("gaussian", n_blocks=5, size=20)
-    assert tabulated(Law.of(few), few.design, start).table is None
+    assert tabulated(Law.of(few, start), few.design, start).table is None
     monkeypatch.setattr(lookup, "_FEWEST", design.n_rows + 1)
     assert tabulated(law, design, free).table is None
 
@@ -160,8 +159,8 @@ def test_a_fit_is_the_same_with_and_without_tables(monkeypatch):
 def test_few_rows_are_summed_as_many_are(kind, monkeypatch):
     """By NumPy, or compiled: the same sums."""
     problem, free = problem_of(kind, n_blocks=40, size=9)
-    law, rows = Law.of(problem), problem.design.rows
+    law, rows = Law.of(problem, free), problem.design.rows
     plain = check_sums(rows, law, free)
-    monkeypatch.setattr("unbin.likelihood.moments._FEW", 0)
+    monkeypatch.setattr("unbin.likelihood.model.moments._FEW", 0)
     for found, expected in zip(plain, check_sums(rows, law, free), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-11, atol=1e-12)

@@ -7,8 +7,8 @@ import pytest
 
 import unbin
 from unbin.families import get_family
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.posterior import _root, draw_effects
+from unbin.likelihood.data.counts import PublishedCounts
+from unbin.likelihood.impute.posterior import _root, draw_effects
 
 INF = np.inf
 CODES = np.repeat(np.arange(40), 25)
@@ -171,8 +171,11 @@ def test_effects_of_blocks_move_the_values_in_their_bins():
         draws = np.mean([raking.draw(rng) for _ in range(10)], axis=0)
         return np.std(np.bincount(CODES, draws - X @ [1.0, -0.5]) / 25 - level)
 
-    fit = replace(raking.posterior.fit, block_sd=0.0)
-    without = replace(raking, posterior=replace(raking.posterior, fit=fit))
+    fit = raking.posterior.fit
+    tables = tuple(replace(table, block_sd=0.0) for table in fit.tables)
+    none = replace(raking.posterior, fit=replace(fit, tables=tables, block_sd=0.0))
+    assert none.block_sd == (0.0,)
+    without = replace(raking, posterior=none)
     assert off(raking) < 0.7 * off(without)
 
 

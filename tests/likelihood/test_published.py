@@ -10,7 +10,7 @@ import pytest
 import unbin
 from tests.helpers.releases import mean_release, rounded
 from unbin.exceptions import ParameterError
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.release.derivation import possible_counts
 from unbin.results.report.pictures import total_is_safe
 

@@ -9,8 +9,8 @@ from scipy.stats import norm
 import unbin
 from unbin.datasets import simulate
 from unbin.families import get_family
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.raking import _rake, draw_in_bins, fill_hidden
+from unbin.likelihood.data.counts import PublishedCounts
+from unbin.likelihood.impute.raking import _rake, draw_in_bins, fill_hidden
 
 FAMILIES = ["gaussian", "poisson", "binomial", "negative-binomial", "ordinal"]
 
@@ -96,8 +96,8 @@ def test_draws_follow_the_law_of_bins_given_counts():
         codes
     )
     from unbin._blocks import spans_of
-    from unbin.likelihood.raking import Raking
-    from unbin.likelihood.statistics import published_counts
+    from unbin.likelihood.data.tables import published_counts
+    from unbin.likelihood.impute.raking import Raking
     from unbin.rows.design import lay_out
 
     design = lay_out(X, codes, 1, fit_intercept=False)

@@ -11,10 +11,12 @@ import unbin
 from tests.helpers.releases import quantile_release, suppressed
 from unbin.exceptions import RakingWarning
 from unbin.families import get_family
-from unbin.likelihood.raking import Raking
-from unbin.likelihood.raking_joint import JointRaking
-from unbin.likelihood.statistics import published_counts
+from unbin.likelihood.data.layout import arrange
+from unbin.likelihood.data.tables import published_counts
+from unbin.likelihood.impute.joint import JointRaking
+from unbin.likelihood.impute.raking import Raking
 from unbin.release.join import Tables
+from unbin.rows.cells import Cells, cross
 from unbin.rows.design import lay_out
 
 AGE_EDGES = [-np.inf, -0.6, 0.2, 0.9, np.inf]
@@ -48,25 +50,30 @@ def targets(family, eta, rng):
 
 def raking_of(eta, tables, ids, family, nuisance, weights=None):
     """Return the joint raking for a known linear predictor."""
-    family = get_family(family, n_trials=8)
     aligned = [
         table.align(blocks, weights=weights) for table, blocks in zip(tables, ids, strict=True)
     ]
+    return raking_of_targets(eta, aligned, family, nuisance, weights, smallest=1)
+
+
+def raking_of_targets(eta, aligned, family, nuisance, weights=None, **how):
+    """Return the same for aligned tables, rows laid out by crossed cell."""
+    family = get_family(family, n_trials=8)
     released = tuple(target.release for target in aligned)
-    codes, *others = (target.codes for target in aligned)
+    place, crossed = cross([target.codes for target in aligned])
+    cells = Cells.arranged(crossed, arrange(released, crossed).group)
     design = lay_out(
         eta[:, None],
-        codes,
-        len(released[0]),
+        cells.rank[place],
+        len(cells.rank),
         fit_intercept=False,
-        others=tuple(others),
         weights=weights,
+        group=cells.group,
     )
-    names = ("county", "age", "sex", "other")[: len(tables)]
-    counts = [published_counts(r, family.domain, smallest=1) for r in released]
-    return JointRaking.of(
-        design, Tables(names, released), counts, family, design.scale, np.asarray(nuisance)
-    )
+    names = Tables(("county", "age", "sex", "other")[: len(aligned)], released)
+    counts = [published_counts(r, family.domain, **how) for r in released]
+    fitted = design.scale, np.asarray(nuisance)
+    return JointRaking.of(design, cells.codes, names, counts, family, *fitted)
 
 
 def three_tables(family="gaussian", seed=0, n=3600, n_counties=60):
@@ -291,16 +298,9 @@ def test_noisy_tables_and_unpublished_blocks_are_not_met():
     noisy = unbin.Release.from_histogram(
         histogram | {"count": histogram["count"] + [7, -3, 5, -8, 2, 4]}, noise_sd=5.0
     )
-    family = get_family("gaussian")
     ages = tables[1].align(np.where(inside, ids[1], None), on_missing="drop")
     aligned = [tables[0].align(ids[0]), ages, noisy.align(ids[2])]
-    codes, *others = (target.codes for target in aligned)
-    released = tuple(target.release for target in aligned)
-    design = lay_out(eta[:, None], codes, 60, fit_intercept=False, others=tuple(others))
-    counts = [published_counts(r, family.domain) for r in released]
-    raking = JointRaking.of(
-        design, Tables(("county", "age", "sex"), released), counts, family, design.scale, nuisance
-    )
+    raking = raking_of_targets(eta, aligned, "gaussian", nuisance)
     share = raking.shares()
     assert raking.unmet == ()
     upper = np.append(inner_edges(tables), np.inf)
@@ -489,15 +489,7 @@ def test_a_sample_is_raked_to_tables_of_everybody(hidden):
         table.align(blocks, weights=weights, weighting="survey")
         for table, blocks in zip(told, some, strict=True)
     ]
-    codes, *others = (target.codes for target in aligned)
-    released = tuple(target.release for target in aligned)
-    design = lay_out(
-        eta[asked][:, None], codes, 12, fit_intercept=False, others=tuple(others), weights=weights
-    )
-    family = get_family("gaussian")
-    counts = [published_counts(release, family.domain, smallest=1) for release in released]
-    names = Tables(("county", "age", "sex"), released)
-    raking = JointRaking.of(design, names, counts, family, design.scale, nuisance)
+    raking = raking_of_targets(eta[asked], aligned, "gaussian", nuisance, weights, smallest=1)
     assert raking.unmet == ()
     share, people = raking.shares(), np.empty(len(weights))
     people[raking.order] = raking.people

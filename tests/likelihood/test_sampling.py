@@ -7,14 +7,14 @@ import pytest
 
 import survey_weights
 import unbin
+from tests.helpers.stacks import problem_of
 from unbin.families import get_family
-from unbin.likelihood import quasi_score
-from unbin.likelihood.joint import joint_sums, make_joint
-from unbin.likelihood.joint_variance import score_variance
-from unbin.likelihood.law import Law
-from unbin.likelihood.moments import block_moments
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import reference_bins, score_sums
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.infer.people import score_variance
+from unbin.likelihood.model import sampling
+from unbin.likelihood.model.law import Law
+from unbin.likelihood.model.moments import groups_of, map_cells
+from unbin.likelihood.model.score import score_sums
 from unbin.rows.design import lay_out
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
@@ -48,12 +48,17 @@ def sampled_problem(family, X, y, codes, rows, weights):
     release = unbin.aggregate(y, codes.astype(str), BINS[family])
     kept = release.align(codes[rows].astype(str), weights=weights, weighting="survey")
     design = lay_out(X[rows], kept.codes, len(release), weights=weights, sampled=True)
-    return make_problem(design, kept.release, get_family(family))
+    return make_problem(design, [kept.release], get_family(family))
 
 
 def truth(problem):
     theta = problem.design.from_coefficients(SLOPES, 0.0)
     return problem.coordinates.join(theta, np.zeros(problem.coordinates.n_nuisance))
+
+
+def moments_of(problem, free):
+    """Those of the first blocks, of few all."""
+    return next(map_cells(problem, free, lambda sums: groups_of(problem, free, sums)))
 
 
 def z_scores(problem):
@@ -74,7 +79,7 @@ def test_the_corrected_score_is_zero_on_average(family, unequal, monkeypatch):
     # of unequal weights the level of a block is itself a ratio, off by the order of 1 / rows
     assert np.abs(pooled[1:3]).max() < 3.5
     assert unequal or abs(pooled[0]) < 3.5
-    monkeypatch.setattr(quasi_score, "correct", uncorrected)
+    monkeypatch.setattr(sampling, "correct", uncorrected)
     alone = np.array([z_scores(problem) for problem in problems]).sum(axis=0) / np.sqrt(len(found))
     assert np.abs(alone).max() > 5
 
@@ -83,8 +88,8 @@ def test_the_sampling_variance_is_a_sum_over_rows():
     X, y, codes, rows, weights = draw("poisson", 0, n_blocks=5, unequal=True)
     problem = sampled_problem("poisson", X, y, codes, rows, weights)
     free = truth(problem)
-    moments = next(iter(block_moments(problem, free)))
-    family, counts = get_family("poisson"), problem.counts
+    moments = moments_of(problem, free)
+    family, counts = get_family("poisson"), problem.first.counts
     q = family.bins(X[rows] @ SLOPES, counts.lower, counts.upper, np.zeros(0)).probability
     for b in range(5):
         here = codes[rows] == b
@@ -113,7 +118,7 @@ def test_the_correction_leaves_out_one_row_at_a_time(total, effects, noise):
         release = release.combine(means)
     kept = release.align(codes[rows].astype(str), weights=weights, weighting="survey")
     design = lay_out(X[rows], kept.codes, 3, weights=weights, sampled=True)
-    problem = make_problem(design, kept.release, get_family("gaussian"))
+    problem = make_problem(design, [kept.release], get_family("gaussian"))
     problem = replace(problem, block_variance=effects)
     free = truth(problem)
     sums = score_sums(problem, free, np.zeros(len(free)))
@@ -125,7 +130,7 @@ def test_the_correction_leaves_out_one_row_at_a_time(total, effects, noise):
 
 def plain_rows(problem, free):
     """q, d and the covariance of every row, its weight and its block."""
-    rows, law = problem.design.in_memory(), Law.of(problem)
+    rows, law = problem.design.in_memory(), Law.of(problem, free)
     theta, nuisance = problem.coordinates.split(free)
     model = law.rows(rows, slice(0, len(rows)), theta, nuisance, True)
     x = np.column_stack([np.ones(len(rows)), rows.matrix])
@@ -142,15 +147,17 @@ def plain_rows(problem, free):
 
 def plain_weight(problem, b, q, d, own, w):
     """S⁻¹ D of a block from some of its rows."""
-    n, total, k = problem.counts.n[b], w.sum(), problem.counts.n_bins
+    counts = problem.first.counts
+    n, total, k = counts.n[b], w.sum(), counts.n_bins
     rho, few = q - w @ q / total, 1 / (1 - (w**2).sum() / total**2)
     derivative = n / total * np.einsum("i,ikp->kp", w, d)
     s = n / total * np.einsum("i,ikl->kl", w, own)
     s += few * (n / total) ** 2 * (rho.T * w * (w - 1)) @ rho
     s += problem.block_variance * np.outer(derivative[:, 0], derivative[:, 0])
-    s[np.arange(k), np.arange(k)] += problem.noise_sd**2
+    if counts.noise is not None:
+        s[np.arange(k), np.arange(k)] += counts.noise[b]
     s += 1e-6 * np.eye(len(s))
-    used = np.arange(len(s)) != reference_bins(problem)[b]
+    used = problem.first.used()[b]
     weight = np.zeros_like(derivative)
     weight[used] = np.linalg.solve(s[np.ix_(used, used)], derivative[used])
     return weight
@@ -159,7 +166,7 @@ def plain_weight(problem, b, q, d, own, w):
 def blocks_of(problem, free):
     """For each block its rows, what is apart of their mean, and the weights made of all rows."""
     q, d, own, w, codes = plain_rows(problem, free)
-    for b in range(len(problem.counts.n)):
+    for b in range(len(problem.first.counts.n)):
         here = codes == b
         mine = q[here], d[here], own[here], w[here]
         weight = w[here] / w[here].sum()
@@ -170,11 +177,10 @@ def blocks_of(problem, free):
 def plain_scores(problem, free):
     found = []
     for b, (q, _, _, w), _, _, weight in blocks_of(problem, free):
-        target = problem.counts.count[b]
-        if problem.means is not None:
-            total = problem.means.mean[b] * problem.counts.n[b] / problem.means.unit
-            target = np.append(target, total)
-        found.append(weight.T @ (target - problem.counts.n[b] / w.sum() * (w @ q)))
+        n, target = problem.first.counts.n[b], problem.first.counts.count[b]
+        if problem.first.means is not None:
+            target = np.append(target, problem.first.means[b] * n / problem.unit)
+        found.append(weight.T @ (target - n / w.sum() * (w @ q)))
     return np.array(found)
 
 
@@ -186,7 +192,7 @@ def plain_correction(problem, free):
         for i in range(len(w)):
             left = np.arange(len(w)) != i
             rest = plain_weight(problem, b, *(each[left] for each in mine))
-            moved = (w[i] - 1) * problem.counts.n[b] / w.sum() * (whole - rest)
+            moved = (w[i] - 1) * problem.first.counts.n[b] / w.sum() * (whole - rest)
             own += moved.T @ rho[i]
             taken = taken + moved.T @ away[i]
         score.append(own)
@@ -199,7 +205,7 @@ def test_a_block_of_one_row_weighs_as_one_person():
     rows, weights = rows[keep], weights[keep]
     weights[codes[rows] == 2] = 60.0
     problem = sampled_problem("poisson", X, y, codes, rows, weights)
-    moments = next(iter(block_moments(problem, truth(problem))))
+    moments = moments_of(problem, truth(problem))
     alone = moments.covariance[2] - moments.sampling.covariance[2]
     np.testing.assert_allclose(moments.covariance[2], 60 * alone, rtol=1e-9)
     found = score_sums(problem, truth(problem), np.zeros(3))
@@ -229,11 +235,14 @@ def test_one_table_is_corrected_as_one_of_several():
     problem = sampled_problem("poisson", X, y, codes, rows, weights)
     release = unbin.aggregate(y, codes.astype(str), BINS["poisson"])
     kept = release.align(codes[rows].astype(str), weights=weights, weighting="survey")
-    both = make_joint(problem.design, [kept.release], get_family("poisson"))
+    # the same table beside itself
+    both = problem_of(X[rows], [kept, kept], "poisson", beside=(1,), weights=weights, sampled=True)
     free = truth(problem)
-    one, other = score_sums(problem, free, np.zeros(3)), joint_sums(both, free, np.zeros(3))
-    np.testing.assert_allclose(other.score, one.score, rtol=1e-8)
-    np.testing.assert_allclose(other.information, one.information, rtol=1e-8)
+    one, other = (score_sums(each, free, np.zeros(3)) for each in (problem, both))
+    np.testing.assert_allclose(other.block_scores, one.block_scores, rtol=1e-8)
+    np.testing.assert_allclose(other.score, 2 * one.score, rtol=1e-8)
+    np.testing.assert_allclose(other.information, 2 * one.information, rtol=1e-8)
+    np.testing.assert_allclose(other.sampled, 2 * one.sampled, rtol=1e-8)
 
 
 def test_the_score_of_several_tables_varies_as_it_says():
@@ -247,18 +256,15 @@ def test_the_score_of_several_tables_varies_as_it_says():
         rows = np.sort(np.lexsort((rng.random(len(X)), codes))[np.arange(len(X)) % 60 < 10])
         how = {"weights": np.full(len(rows), 6.0), "weighting": "survey"}
         tables = [unbin.aggregate(y, p, BINS["gaussian"]).align(p[rows], **how) for p in partitions]
-        first, other = tables
+        problem = problem_of(X[rows], tables, "gaussian", weights=how["weights"], sampled=True)
+        assert problem.plan.beside == (1,)
         # columns of the same scale in every sample
-        design = lay_out(
-            X[rows], first.codes, 40, others=(other.codes,), weights=how["weights"], sampled=True
-        )
-        turn = np.eye(4)
+        design, turn = problem.design, np.eye(4)
         turn[1:3, 1:3], turn[0, 1:3] = np.diag(design.scale), design.center
-        problem = make_joint(design, [first.release, other.release], get_family("gaussian"))
         free = np.append(design.from_coefficients(SLOPES, 0.0), 0.0)
-        sums = joint_sums(problem, free, np.zeros(4))
-        meat = sum(score_variance(problem, sums, free))
-        taken = sum(own.sampled for own in sums.tables)
+        sums = score_sums(problem, free, np.zeros(4))
+        meat = sum(score_variance(problem, free, sums))
+        taken = sums.sampled
         bread = np.linalg.inv(turn.T @ sums.information @ turn)
         score.append(turn.T @ sums.score)
         for into, matrix in ((with_taken, meat), (without, meat - taken)):
@@ -308,7 +314,7 @@ def test_without_the_correction_slopes_are_off(monkeypatch):
     error, se = errors(scene, "survey", 20)
     assert bias(error) < 3.5
     assert misses(error, se) < 1.9
-    monkeypatch.setattr(quasi_score, "correct", uncorrected)
+    monkeypatch.setattr(sampling, "correct", uncorrected)
     error, se = errors(scene, "survey", 20)
     assert bias(error) > 5
     assert misses(error, se) > 1.9

@@ -8,15 +8,14 @@ from scipy.special import chdtrc, fdtrc
 
 import unbin
 from unbin.families import get_family
-from unbin.likelihood import specification
-from unbin.likelihood.counts import representative_values
-from unbin.likelihood.law import Effects
-from unbin.likelihood.location import locate, location_score
-from unbin.likelihood.moments import block_moments
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import Evidence, score_sums
-from unbin.likelihood.scoring import solve_quasi_score
-from unbin.likelihood.specification import Extends, power_sums, specify
+from unbin.likelihood.data.counts import representative_values
+from unbin.likelihood.data.problem import Effects, make_problem
+from unbin.likelihood.infer import specification
+from unbin.likelihood.infer.levels import locate, location_score
+from unbin.likelihood.infer.specification import Extends, power_sums, specify
+from unbin.likelihood.model.moments import Moments, groups_of, map_cells
+from unbin.likelihood.model.score import Evidence, score_sums
+from unbin.likelihood.solve.scoring import solve_score
 from unbin.rows.design import lay_out
 
 N_BLOCKS, SIZE = 25, 30
@@ -36,12 +35,12 @@ def people(kind="poisson", seed=0):
 def problem_of(X, codes, y, kind="poisson"):
     names = np.char.zfill(codes.astype(str), 2)
     release = unbin.aggregate(y, names, BINS[kind]).align(names).release
-    return make_problem(lay_out(X, codes, N_BLOCKS), release, get_family(kind))
+    return make_problem(lay_out(X, codes, N_BLOCKS), [release], get_family(kind))
 
 
 def solved(problem):
     free = np.zeros(problem.coordinates.n_free)
-    found = solve_quasi_score(problem, free, 0 * free, cap=1.0, tol=1e-14, max_iter=50)
+    found = solve_score(problem, free, 0 * free, cap=1.0, tol=1e-14, max_iter=50)
     return found.free, found.sums
 
 
@@ -54,18 +53,18 @@ def fitted(request):
 
 def by_block(problem, free):
     """Residuals, derivatives and covariances of all bins, (B, K), (B, K, p) and (B, K, K)."""
-    parts = list(block_moments(problem, free))
+    parts = list(map_cells(problem, free, lambda sums: groups_of(problem, free, sums)))
     mean, derivative, covariance = (
         np.concatenate([getattr(part, name) for part in parts])
         for name in ("mean", "derivative", "covariance")
     )
-    return problem.counts.count - mean, derivative, covariance
+    return problem.first.counts.count - mean, derivative, covariance
 
 
 def levels(problem, free):
     """Scores of levels alone and their derivatives, of slopes and intercept, by block."""
     residual, derivative, covariance = by_block(problem, free)
-    value = representative_values(problem.counts)
+    value = representative_values(problem.first.counts)
     n = problem.coordinates.n_slopes
     scores, slope = [], []
     for r, d, cov, s in zip(residual, derivative, covariance, value, strict=True):
@@ -154,7 +153,7 @@ def test_a_scale_that_changes_is_the_score_of_log_sigma_along_a_feature():
     free, sums = solved(problem)
     found = specify(problem, free, sums.information, np.zeros(4)).extensions
     scale = next(each for each in found if each.kind == "scale" and each.feature == 0)
-    design, counts, step = problem.design, problem.counts, 1e-5
+    design, counts, step = problem.design, problem.first.counts, 1e-5
     x = (X[:, 0] - design.center[0]) / design.scale[0]
     eta, sigma = design.eta(free[:3]), free[3]
 
@@ -203,7 +202,7 @@ def test_too_few_blocks_test_nothing():
     few = codes < 4
     names = codes[few].astype(str)
     release = unbin.aggregate(y[few], names, BINS["poisson"]).align(names).release
-    problem = make_problem(lay_out(X[few], codes[few], 4), release, get_family("poisson"))
+    problem = make_problem(lay_out(X[few], codes[few], 4), [release], get_family("poisson"))
     free, sums = solved(problem)
     found = specify(problem, free, sums.information, np.zeros(3))
     assert np.isnan(found.shape.p_value)
@@ -216,7 +215,7 @@ def test_edges_that_blocks_are_too_few_to_test_are_not_looked_at(monkeypatch):
     few, edges = codes < 12, np.quantile(y[codes < 12], np.linspace(0.04, 0.96, 27))
     names = np.char.zfill(codes[few].astype(str), 2)
     release = unbin.aggregate(y[few], names, [-np.inf, *edges, np.inf]).align(names).release
-    problem = make_problem(lay_out(X[few], codes[few], 12), release, get_family("gaussian"))
+    problem = make_problem(lay_out(X[few], codes[few], 12), [release], get_family("gaussian"))
     free, sums = solved(problem)
     found = specify(problem, free, sums.information, np.zeros(4))
     assert Extends.of(problem, None).edges == 0
@@ -256,23 +255,28 @@ def test_a_block_that_determines_a_direction_almost_alone(monkeypatch):
     """Its leverage is worked out by pivots in a compiled loop too."""
     rng = np.random.default_rng(0)
     problem = problem_of(*people("gaussian"), "gaussian")
-    n_blocks, size, p, k = N_BLOCKS, problem.counts.n_bins, 4, 3
+    n_blocks, size, p, k = N_BLOCKS, problem.first.counts.n_bins, 4, 3
     derivative, added = rng.normal(size=(n_blocks, size, p)), rng.normal(size=(n_blocks, size, k))
     derivative[1:, :, 0] = 0.0
     shift, residual = rng.normal(size=(2, n_blocks, size))
     variance = np.broadcast_to(np.diag(np.arange(1.0, size + 1)), (n_blocks, size, size)).copy()
     nothing, mean = np.zeros((n_blocks, size, 0)), np.zeros((n_blocks, size))
-    said = Evidence(variance, derivative, shift, nothing, residual, np.zeros(2), mean)
-    every = slice(0, n_blocks)
-    first = specification._check(problem, said, every, added, np.zeros((p, p)))
-    bread = np.linalg.inv(first.informed) * (1 - 1e-8)
-    expected = specification._check(problem, said, every, added, bread)
+    said = Evidence(variance, derivative, shift, nothing, residual, np.zeros(2))
+    moments = Moments(slice(0, n_blocks), mean, derivative, shift, variance)
+
+    def check(bread):
+        return specification._check(problem, moments, said, added, bread, p)
+
+    bread = np.linalg.inv(check(np.zeros((p, p))).squares[:p, :p]) * (1 - 1e-8)
+    expected = check(bread)
     monkeypatch.setattr(specification, "LARGE", 0)
-    found = specification._check(problem, said, every, added, bread)
-    for name in ("scores", "added", "pulled", "held", "along", "told", "informed", "crossed"):
+    found = check(bread)
+    assert found.scores.shape == (n_blocks, p + k)
+    for name in ("scores", "pulled", "held", "along", "told"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-11)
     np.testing.assert_allclose(found.leveraged, expected.leveraged, rtol=1e-6)
-    np.testing.assert_allclose(found.squared, expected.squared, atol=1e-10)
+    np.testing.assert_allclose(found.squares[:, :p], expected.squares[:, :p], atol=1e-11)
+    np.testing.assert_allclose(found.squares, expected.squares, atol=1e-10)
 
 
 def test_means_alone_have_no_shape():
@@ -317,7 +321,7 @@ def test_a_block_whose_counts_are_all_hidden_says_nothing():
 @pytest.mark.parametrize("large", [0, 1 << 62])
 def test_powers_are_those_of_all_rows(large, weighed, monkeypatch):
     """By NumPy, or compiled; features may repeat with any period."""
-    monkeypatch.setattr("unbin.likelihood.specification.LARGE", large)
+    monkeypatch.setattr("unbin.likelihood.infer.specification.LARGE", large)
     rng, n = np.random.default_rng(0), 5_000
     X = np.column_stack([rng.normal(size=n), np.arange(n) % 4 == 3, np.arange(n) % 7])
     weights = rng.integers(1, 4, n).astype(float) if weighed else None

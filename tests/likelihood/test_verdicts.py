@@ -11,10 +11,12 @@ from unbin._watching import Status
 from unbin.datasets import simulate
 from unbin.exceptions import SpecificationWarning
 from unbin.families import get_family
-from unbin.likelihood import fit_likelihood, specification
-from unbin.likelihood.diagnostics import diagnose, efficiency
-from unbin.likelihood.specification import Extension
-from unbin.likelihood.verdicts import judge, outcome_sd, worst_extension
+from unbin.likelihood import fit_likelihood
+from unbin.likelihood.infer import specification
+from unbin.likelihood.infer.diagnostics import diagnose, efficiency
+from unbin.likelihood.infer.estimate import goodness
+from unbin.likelihood.infer.specification import Extension
+from unbin.likelihood.infer.verdicts import judge, outcome_sd, worst_extension
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out
 
@@ -30,7 +32,7 @@ def case():
 @pytest.fixture(scope="module")
 def fit(case):
     """A fit that nothing speaks against."""
-    found = fit_likelihood(case.design, case.release, GAUSSIAN)
+    found = fit_likelihood(case.design, [case.release], GAUSSIAN)
     return replace(found, specification=replace(found.specification, shape=NOTHING, extensions=()))
 
 
@@ -46,7 +48,7 @@ def test_all_is_well(case, fit):
     assert found.coefficients == ("estimated",) * 4
     assert not found.why
     assert not found.reasons
-    said = diagnose(case.design, case.release, GAUSSIAN, fit, 4)
+    said = diagnose(case.design, (), (case.release,), GAUSSIAN, fit, 4)
     assert said.identified
     assert said.trusted
     assert said.reason == (
@@ -75,14 +77,14 @@ def test_the_size_of_a_coefficient_has_no_part_in_it(case, fit):
 
 def test_a_precise_null_is_estimated():
     flat = make_case(17, slope=np.zeros(4))
-    fit = fit_likelihood(flat.design, flat.release, GAUSSIAN)
+    fit = fit_likelihood(flat.design, [flat.release], GAUSSIAN)
     assert judged(flat, fit).coefficients == ("estimated",) * 4
 
 
 def test_one_block_estimates_nothing():
     one = make_case(15, n_blocks=1, size=2_000)
-    fit = fit_likelihood(one.design, one.release, GAUSSIAN)
-    said = diagnose(one.design, one.release, GAUSSIAN, fit, 4)
+    fit = fit_likelihood(one.design, [one.release], GAUSSIAN)
+    said = diagnose(one.design, (), (one.release,), GAUSSIAN, fit, 4)
     assert said.verdicts == ("not estimable",) * 4
     assert said.reason.startswith("not estimable: a single block does not tell the coefficients")
     assert not said.identified
@@ -97,7 +99,7 @@ def test_two_shared_bins_leave_every_dispersion_free(kind):
     family = get_family(kind, n_trials=40)
     release = aggregate(np.minimum(y, 40), names_of(case), bins=[-1, 2, np.inf])
     release = release.align(names_of(case)).release
-    fit = fit_likelihood(case.design, release, family)
+    fit = fit_likelihood(case.design, [release], family)
     assert "only in units of the noise" in judge(case.design, family, fit, 4).why
 
 
@@ -173,22 +175,31 @@ def test_of_several_tables_levels_have_to_move_a_slope(case, fit, shift, trusted
     moved = fit.theta.copy()
     moved[3] += shift * np.sqrt(fit.covariance[3, 3])
     joint = replace(
-        fit, tables=(fit, fit), specification=tests, location=replace(fit.location, theta=moved)
+        fit,
+        tables=(fit.first, fit.first),
+        specification=tests,
+        location=replace(fit.location, theta=moved),
     )
     assert (not judged(case, joint).reasons) is trusted
 
 
+def worse(fit):
+    """Return a fit whose blocks differ fifty times as much from it."""
+    table = replace(fit.first, block_misfit=50 * fit.first.block_misfit)
+    found = goodness(table.block_misfit, table.block_df, fit.goodness.df)
+    return replace(fit, tables=(table,), goodness=found)
+
+
 def test_misfit_does_not_decide(case, fit):
-    worse = replace(fit, block_misfit=50 * fit.block_misfit, misfit=50 * fit.misfit)
-    said = diagnose(case.design, case.release, GAUSSIAN, worse, 4)
+    said = diagnose(case.design, (), (case.release,), GAUSSIAN, worse(fit), 4)
     assert said.goodness_of_fit.p_value < 1e-6
     assert said.trusted
 
 
 def test_misfit_names_the_cause(case, fit):
     tests = replace(fit.specification, shape=replace(NOTHING, p_value=1e-6))
-    worse = replace(fit, block_misfit=50 * fit.block_misfit, specification=tests)
-    said = diagnose(case.design, case.release, GAUSSIAN, worse, 4)
+    wrong = replace(worse(fit), specification=tests)
+    said = diagnose(case.design, (), (case.release,), GAUSSIAN, wrong, 4)
     assert any("times as much as the model says" in note for note in said.warnings)
 
 
@@ -197,7 +208,7 @@ def test_a_slope_that_diverged():
     sim = simulate(3000, 2, 60, family="poisson", between=0.3, coef=[0.5, -0.3], random_state=0)
     target = unbin.aggregate(sim.y, sim.blocks, [-1.0, 0, 1, 2, 4, np.inf]).align(sim.blocks)
     design, family = lay_out(sim.X, target.codes, len(target.release)), get_family("poisson")
-    fit = fit_likelihood(design, target.release, family)
+    fit = fit_likelihood(design, [target.release], family)
     assert not judge(design, family, fit, 2).why
     found = judge(design, family, replace(fit, theta=fit.theta + np.array([0.0, 0.0, -18.0])), 2)
     assert "a slope diverged" in found.why
@@ -247,7 +258,7 @@ def test_efficiency_grows_with_bins():
     values = []
     for bins in (3, 20):
         case = make_case(14, bins=bins, n_blocks=80)
-        fit = fit_likelihood(case.design, case.release, GAUSSIAN)
+        fit = fit_likelihood(case.design, [case.release], GAUSSIAN)
         values.append(efficiency(case.design, GAUSSIAN, fit))
     assert values[0].mean() < values[1].mean()
     assert (values[1] > 0.1).all()
@@ -297,11 +308,23 @@ def test_that_nothing_was_tested_is_said():
     block = np.repeat([f"{b:02d}" for b in range(40)], 30)
     X = rng.normal(size=(1200, 1)) + rng.normal(size=40).repeat(30)[:, None]
     y = X[:, 0] + rng.normal(size=1200)
+    table, half = unbin.aggregate(y, block, bins=6), np.arange(1200) % 2 == 0
+    surveyed = table.align(block[half], weights=np.full(600, 2.0), weighting="survey")
+    found = unbin.AggregatedGLM("gaussian").fit(X[half], surveyed).diagnostics_
+    assert found.reason == "estimated: the coefficient; 40 blocks, the specification was not tested"
+    found = unbin.AggregatedGLM("gaussian").fit(X, table.align(block)).diagnostics_
+    assert found.reason.endswith("no specification test speaks against the fit")
+
+
+def test_medians_show_no_shape_and_are_tested_for_the_rest():
+    rng = np.random.default_rng(0)
+    block = np.repeat([f"{b:02d}" for b in range(40)], 30)
+    X = rng.normal(size=(1200, 1)) + rng.normal(size=40).repeat(30)[:, None]
+    y = X[:, 0] + rng.normal(size=1200)
     medians = {"block": np.unique(block), "n": np.full(40, 30), "quantile": np.full(40, 0.5)}
     medians["value"] = np.median(y.reshape(40, 30), axis=1)
     medians = unbin.Release.from_quantiles(medians).align(block)
     found = unbin.AggregatedGLM("gaussian").fit(X, medians).diagnostics_
-    assert found.reason == "estimated: the coefficient; 40 blocks, the specification was not tested"
-    table = unbin.aggregate(y, block, bins=6).align(block)
-    found = unbin.AggregatedGLM("gaussian").fit(X, table).diagnostics_
+    assert np.isnan(found.shape.p_value)
+    assert [each.kind for each in found.extensions] == ["curvature", "scale"]
     assert found.reason.endswith("no specification test speaks against the fit")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.results.plots.bars import bars_of
 from unbin.results.plots.drawing import apart
 

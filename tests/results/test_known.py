@@ -10,7 +10,7 @@ import pytest
 
 import unbin
 from unbin.exceptions import ModelFileError
-from unbin.likelihood.diagnostics import told_by
+from unbin.likelihood.infer.diagnostics import told_by
 from unbin.results.persistence import keeps_counts
 
 RNG = np.random.default_rng(3)

@@ -165,7 +165,7 @@ def chosen(tmp_path_factory):
     ("place", "value", "message"),
     [
         (["format"], "other", "model.json: must be a model that unbin saved, got other JSON"),
-        (["format_version"], 4, "must have format version 6, got 4; load it with the version"),
+        (["format_version"], 4, "must have format version 7, got 4; load it with the version"),
         (["extra"], 1, "fields: must be those of a model, got a difference in extra"),
         (["fits"], [], "fits: must be a list with a fit, got none"),
         (["fits", 0, "coef"], [1.0], "coef: must be finite, of shape (2,), got shape (1,)"),

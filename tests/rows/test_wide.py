@@ -9,9 +9,9 @@ from tests.helpers.releases import quantile_release
 from unbin import _linalg
 from unbin.exceptions import EngineError, ParameterError
 from unbin.families import get_family
-from unbin.likelihood.law import Law
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.specification import check_sums, power_sums
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.infer.specification import check_sums, power_sums
+from unbin.likelihood.model.law import Law
 from unbin.rows import wide
 from unbin.rows.design import lay_out
 
@@ -116,12 +116,12 @@ def test_sums_of_specification_tests_are_those_of_the_columns_written_out(kind):
         wide.lay_out_wide(X, codes, codes.max() + 1, weights=weights),
         lay_out(X.toarray(), codes, codes.max() + 1, weights=weights),
     )
-    problems = [make_problem(design, release, family) for design in designs]
+    problems = [make_problem(design, [release], family) for design in designs]
     free = np.linspace(-0.2, 0.2, problems[0].coordinates.n_free)
     ours, theirs = (
         [
             *zip(
-                *design.by_block(check_sums, Law.of(own), free, then=lambda _, sums: sums),
+                *design.by_block(check_sums, Law.of(own, free), free, then=lambda _, sums: sums),
                 strict=True,
             )
         ]

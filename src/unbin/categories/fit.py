@@ -3,7 +3,7 @@
 Where random effects follow groups, levels of the groups have a weak prior around the pooled shares,
 N(log share, .7²), and contextual slopes one of scale z, which is a parameter of sensitivity:
 margins alone cannot tell what it is. All other slopes have no prior in what is reported; the
-evidence ridge (:mod:`unbin.likelihood.evidence`) may act on what predicts.
+evidence ridge (:mod:`unbin.likelihood.infer.evidence`) may act on what predicts.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from unbin.categories.inference import Precision, context_test, precision_of, sc
 from unbin.categories.problem import CategoryProblem, Prior
 from unbin.categories.scores import Sums
 from unbin.categories.solver import Root, solve
-from unbin.likelihood.evidence import evidence_ridge
-from unbin.likelihood.specification import Test
+from unbin.likelihood.infer.evidence import evidence_ridge
+from unbin.likelihood.infer.specification import Test
 
 _LEVEL_SD = 0.7
 """Prior standard deviation of the logits of a group around the pooled ones; estimated from the

@@ -1,7 +1,7 @@
 """How precise contrasts are, and whether blocks differ for reasons related to the features.
 
-One table: the sandwich by block (CR3), as :mod:`unbin.likelihood.inference` has it. Several tables
-count the same people, so that the variance of their added scores is a sum over people,
+One table: the sandwich by block (CR3), as :mod:`unbin.likelihood.infer.estimate` has it. Several
+tables count the same people, so that the variance of their added scores is a sum over people,
 M = Σ_i A_iᵀ W_i A_i + Σ_bg s_g h_bg h_bgᵀ with A_i = Σ_t V_t⁻¹ D_t of the blocks of person i and
 h_bg = Σ_i in b, g A_iᵀ W_i. With priors of the levels of groups it is the posterior covariance.
 """
@@ -20,8 +20,9 @@ from unbin.categories.problem import CategoryProblem, between_contrasts
 from unbin.categories.scores import BlockScores, Sums
 from unbin.categories.softmax import Softmax, covariances, law_of_rows
 from unbin.categories.solver import Root
-from unbin.likelihood.inference import MOST_LEVERAGE, Errors, covariance
-from unbin.likelihood.specification import Test
+from unbin.likelihood.infer.estimate import Errors, sandwich
+from unbin.likelihood.infer.specification import Test
+from unbin.likelihood.thresholds import MOST_LEVERAGE
 from unbin.rows.rows import Rows
 
 _TILE_CELLS = 1 << 19
@@ -56,16 +57,13 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
         scores = _leveraged(root.sums, bread)
     df = float(first.df.sum()) - len(bread)
     ratio = float(first.misfit.sum()) / df if df > 0 else 1.0
-    found = covariance(
-        root.sums.information,
-        penalty,
-        scores,
-        n_slopes,
-        ratio=ratio,
-        leveraged=enough,
-        support=support,
+    information = root.sums.information
+    inner = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
+    found, errors = sandwich(
+        inner, information, scores, ratio=ratio, leveraged=enough, support=support
     )
-    return Precision(*found)
+    n_blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
+    return Precision(found, float(max(n_blocks - n_slopes, 1)), errors)
 
 
 def _derivatives(first: BlockScores) -> FloatArray:

@@ -15,7 +15,7 @@ import numpy as np
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.categories.softmax import Groups, Softmax, group_people, pairs
 from unbin.exceptions import CategoryError
-from unbin.likelihood.counts import PublishedCounts
+from unbin.likelihood.data.counts import PublishedCounts
 from unbin.release import Release
 from unbin.rows.design import Design
 

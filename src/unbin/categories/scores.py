@@ -33,9 +33,9 @@ from unbin.categories.softmax import (
     pairs,
     with_ones,
 )
-from unbin.likelihood.counts import PublishedCounts
-from unbin.likelihood.hidden import expected_within
-from unbin.likelihood.quasi_score import less_information
+from unbin.likelihood.data.counts import PublishedCounts
+from unbin.likelihood.data.hidden import expected_within
+from unbin.likelihood.model.score import less_information
 from unbin.rows.design import BlockSums
 from unbin.rows.rows import Rows
 

@@ -1,7 +1,8 @@
 """Whether slopes of categories are estimated, and whether a fit may be trusted.
 
-The rules are those of :mod:`unbin.likelihood.verdicts`, where they have a meaning for categories:
-a count in K categories has no shape beside its levels, so that there is no test of the shape.
+The rules are those of :mod:`unbin.likelihood.infer.verdicts`, where they have a meaning for
+categories: a count in K categories has no shape beside its levels, so that there is no test of the
+shape.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import numpy as np
 from unbin._typing import BoolArray, FloatArray
 from unbin.categories.fit import CategoryFit
 from unbin.categories.problem import contrasts
-from unbin.likelihood.verdicts import (
-    BLOCKS_PER_SLOPE,
-    CONTEXT_LEVEL,
+from unbin.likelihood.infer.verdicts import (
     ESTIMATED,
     IMPRECISE,
-    LARGEST_ERROR,
-    LARGEST_MISFIT,
     NOT_ESTIMABLE,
     Verdict,
     constant_features,
     without_information,
+)
+from unbin.likelihood.thresholds import (
+    BLOCKS_PER_SLOPE,
+    CONTEXT_LEVEL,
+    LARGEST_ERROR,
+    LARGEST_MISFIT,
 )
 
 _LATENT_SD = np.pi / np.sqrt(3)

@@ -27,8 +27,8 @@ from unbin.exceptions import (
     SpecificationWarning,
 )
 from unbin.families import FAMILIES, BregmanFamily, get_family
-from unbin.likelihood.choice import candidate_families
-from unbin.likelihood.raking import Raking
+from unbin.likelihood.impute.raking import Raking
+from unbin.likelihood.infer.choice import candidate_families
 from unbin.release import Release
 from unbin.release.join import JoinedTarget
 from unbin.release.target import AggregatedTarget

@@ -23,7 +23,7 @@ from unbin.disclosure.guesses import BLOCK_HISTOGRAM, RAKED_HISTOGRAMS, Guess, K
 from unbin.disclosure.measures import squared_error
 from unbin.disclosure.raking import pooled_share, rake, raked
 from unbin.estimator import AggregatedGLM
-from unbin.likelihood.statistics import bins_between
+from unbin.likelihood.data.tables import bins_between
 from unbin.release.crossings import Crossings
 from unbin.release.join import join
 

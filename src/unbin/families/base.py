@@ -153,15 +153,6 @@ class Family:
         """Where targets live."""
         raise NotImplementedError
 
-    @property
-    def absorbs_effects(self) -> bool:
-        """Whether targets averaged over an effect on eta are of the family, with other slopes.
-
-        So are targets of two values, and those whose shape is free, nearly. Others get a shape that
-        the family does not have.
-        """
-        return self.free_shape
-
     def link(self, mean: FloatArray) -> FloatArray:
         """Return ``eta`` for a mean; the ends of the domain go to -inf and +inf."""
         raise NotImplementedError

@@ -47,10 +47,6 @@ class Binomial(BregmanFamily):
         return cls(n_trials)
 
     @property
-    def absorbs_effects(self) -> bool:
-        return self.n_trials == 1
-
-    @property
     def domain(self) -> Interval:
         return Interval(0.0, float(self.n_trials), integer=True)
 

@@ -22,10 +22,10 @@ from unbin.categories.softmax import Groups, probabilities
 from unbin.categories.verdicts import judge
 from unbin.exceptions import EngineError, ParameterError
 from unbin.fitting.methods import inside
-from unbin.likelihood.diagnostics import Diagnostics
-from unbin.likelihood.inference import Errors, goodness
-from unbin.likelihood.published import Published
-from unbin.likelihood.verdicts import IMPRECISE, Verdict
+from unbin.fitting.published import Published
+from unbin.likelihood.infer.diagnostics import Diagnostics
+from unbin.likelihood.infer.estimate import Errors, goodness
+from unbin.likelihood.infer.verdicts import IMPRECISE, Verdict
 from unbin.release import Release
 from unbin.release.join import Tables
 from unbin.release.words import plural

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from unbin.likelihood.choice import Selection
+from unbin.likelihood.infer.choice import Selection
 from unbin.release.words import plural
 
 _MEANING = {

@@ -26,7 +26,7 @@ from unbin.exceptions import (
 )
 from unbin.families import Family
 from unbin.fitting.model import Fit, TableFit
-from unbin.likelihood.diagnostics import Diagnostics
+from unbin.likelihood.infer.diagnostics import Diagnostics
 from unbin.people.encoding import Encoding
 from unbin.release import Release
 from unbin.release.consistency import disagreement

@@ -45,7 +45,7 @@ def outcome_interval(fit: Fit, eta: FloatArray, eta_std: FloatArray, level: floa
 
     An end is infinite where it lies in a bin of an ordinal fit that has no end.
     """
-    spread = np.hypot(fit.effect_sd, eta_std)
+    spread = np.hypot(fit.block_sd, eta_std)
     if fit.bins is not None:
         return _ordinal(fit.bins, eta, spread, level)
     return family_interval(fit.family, fit.nuisance, eta, spread, level)

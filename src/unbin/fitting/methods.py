@@ -18,24 +18,25 @@ from unbin.families import BregmanFamily, Family, Interval, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
 from unbin.fitting.model import BinScale, Fit, Settings, Shrunk, TableFit
 from unbin.fitting.observed import fit_observed
-from unbin.likelihood.choice import RIDGES, Candidate, Selection, candidate_families, choose
-from unbin.likelihood.counts import representative_values
-from unbin.likelihood.diagnostics import Diagnostics, diagnose, diagnose_joint, has_context
+from unbin.fitting.published import means_of, published_of, quantiles_of
+from unbin.likelihood.data.counts import representative_values
+from unbin.likelihood.data.layout import arrange
+from unbin.likelihood.data.problem import KnownPeople
+from unbin.likelihood.data.tables import looks_counted
 from unbin.likelihood.fit import fit_likelihood
-from unbin.likelihood.inference import LikelihoodFit, goodness_of_fit
-from unbin.likelihood.joint_fit import fit_joint
-from unbin.likelihood.known import KnownPeople
-from unbin.likelihood.posterior import Posterior
-from unbin.likelihood.published import means_of, published_of, quantiles_of
-from unbin.likelihood.raking import Raking
-from unbin.likelihood.raking_joint import JointRaking
-from unbin.likelihood.shrinkage import NO_SLOPES, level_shift, table_range
-from unbin.likelihood.statistics import looks_counted
+from unbin.likelihood.impute.joint import JointRaking
+from unbin.likelihood.impute.posterior import Posterior
+from unbin.likelihood.impute.raking import Raking
+from unbin.likelihood.infer.choice import RIDGES, Candidate, Selection, candidate_families, choose
+from unbin.likelihood.infer.diagnostics import Diagnostics, diagnose, has_context
+from unbin.likelihood.infer.estimate import LikelihoodFit, goodness
+from unbin.likelihood.infer.shrinkage import NO_SLOPES, level_shift, table_range
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
 from unbin.release.ends import known_ends
 from unbin.release.join import Tables
+from unbin.rows.cells import Cells
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
 from unbin.rows.engines import Everybody
@@ -53,31 +54,42 @@ def likelihood_fit(
     for each in _releases(release):
         if len(each.histogram.count) and len(each.order_statistics.value):
             rank_bounds(each, get_family("gaussian").domain)  # raises if they contradict each other
-    d = people.n_features
+    d, tables = people.n_features, _releases(release)
     context = None if settings.contextual is False else people.context()
+    layout, by_cell, codes, plan = settings.layout, context, None, None
+    if len(tables) > 1:
+        people, crossed = people.crossed()
+        plan = arrange(tables, crossed, sampled=people.sampled)
+        cells = Cells.arranged(crossed, plan.group)
+        plan, codes = replace(plan, group=np.sort(plan.group)), cells.codes
+        layout = replace(layout, cells=cells)
+        if context is not None:  # every cell has that of its block
+            by_cell = replace(context, means=context.means[crossed[0]])
     laid_out = {}
     if settings.contextual is not True:
-        laid_out[False] = people.design(settings.layout)
+        laid_out[False] = people.design(layout)
     if context is not None:
-        laid_out[True] = people.design(settings.layout, context)
+        laid_out[True] = people.design(layout, by_cell)
     designs = {contextual: merge_rows(design) for contextual, design in laid_out.items()}
-    known = _known(people, release, designs, context)
-    model, selection = _choose(designs, release, known, family, settings)
+    known = _known(people, release, designs, by_cell)
+    stacked: dict[str, Any] = {"codes": codes, "plan": plan}
+    model, selection = _choose(designs, release, known, stacked, family, settings)
     alpha = model.alpha if settings.alpha == "held-out" else settings.alpha
 
     def solve(contextual: bool) -> LikelihoodFit:
         with _kept(designs[contextual], release, model.family, settings) as start:
-            found = _fit(
+            found = fit_likelihood(
                 designs[contextual],
-                release,
+                tables,
                 model.family,
-                known.get(contextual),
+                people=known.get(contextual),
                 alpha=alpha,
                 start=start,
                 tol=(10 * settings.tol) ** 2,
                 max_iter=settings.max_iter,
                 n_features=d,
-                **_only_one(release, settings),
+                robust=settings.robust,
+                **stacked,
             )
         if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
             discard(settings.options.checkpoint)
@@ -92,7 +104,8 @@ def likelihood_fit(
     context = context if contextual else None
     found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
-    imputed = _imputed(laid_out[contextual], release, model.family, found.without_influence())
+    bare = found.without_influence()
+    imputed = _imputed(laid_out[contextual], codes, release, model.family, bare)
     kept = None if imputed is None else laid_out[contextual]
     return replace(fit, selection=selection, imputed=imputed, people=kept)
 
@@ -121,30 +134,6 @@ def _known(
 def inside(release: Release, codes: IntArray) -> IntArray:
     """Return blocks of people, -1 of those outside the table."""
     return np.where(release.blocks[codes] == OUTSIDE, -1, codes)
-
-
-def _only_one(release: Release | Tables, settings: Settings) -> dict[str, Any]:
-    """Return what a fit to one table is asked for besides."""
-    if isinstance(release, Release):
-        return {"robust": settings.robust}
-    if settings.robust:
-        raise ParameterError(
-            "robust: is for one table, got several or observed people, which tell levels apart "
-            "from shapes by themselves; leave it out"
-        )
-    return {}
-
-
-def _fit(
-    design: Design,
-    release: Release | Tables,
-    family: Family,
-    known: KnownPeople | None,
-    **how: Any,
-) -> LikelihoodFit:
-    if isinstance(release, Tables):
-        return fit_joint(design, release.releases, family, known, **how)
-    return fit_likelihood(design, release, family, **how)
 
 
 def _with_ends(
@@ -190,6 +179,7 @@ def _likelihood_result(
         bins=bins,
         context=context,
         status=found.status,
+        equation=found.equation,
         objective=-found.log_score,
         relative_gradient=float(np.sqrt(found.path[-1])) if found.path else float("nan"),
         path=np.array(found.path),
@@ -288,12 +278,13 @@ def _of_tables(
     """Return what a fit says of its table, or of each of several."""
     whole = family.domain.integer
     if isinstance(release, Release):
+        fit, public = found.first, release.public
         return {
-            "diagnostics": diagnose(design, release, family, found, d),
+            "diagnostics": diagnose(design, (), (release,), family, found, d),
             "n_blocks": len(release.n),
-            "published": published_of(found, release.blocks, whole=whole, public=release.public),
-            "means": means_of(found, release.blocks, public=release.public),
-            "quantiles": quantiles_of(found, release.blocks, public=release.public),
+            "published": published_of(fit, release.blocks, whole=whole, public=public),
+            "means": means_of(fit, release.blocks, public=public),
+            "quantiles": quantiles_of(fit, release.blocks, public=public),
         }
     known = release.known
     less_known = known is not None and not known.disjoint
@@ -303,7 +294,7 @@ def _of_tables(
             n_people=int(own.n[own.has_statistics()].sum()),
             n_blocks=fit.n_blocks,
             block_sd=fit.block_sd,
-            goodness_of_fit=goodness_of_fit(fit),
+            goodness_of_fit=goodness(fit.block_misfit, fit.block_df, float(fit.block_df.sum())),
             published=published_of(
                 fit, own.blocks, whole=whole, public=own.public, less_known=less_known
             ),
@@ -312,7 +303,7 @@ def _of_tables(
         for name, own, fit in zip(release.names, release.releases, found.tables, strict=True)
     )
     return {
-        "diagnostics": diagnose_joint(design, release, family, found, d),
+        "diagnostics": diagnose(design, release.names, release.releases, family, found, d),
         "n_blocks": sum(len(own.n) for own in release.releases),
         "n_observed": 0 if known is None else round(known.people.sum()),
         "published": tables[0].published,
@@ -321,7 +312,11 @@ def _of_tables(
 
 
 def _imputed(
-    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit
+    design: Design,
+    codes: IntArray | None,
+    release: Release | Tables,
+    family: Family,
+    found: LikelihoodFit,
 ) -> Raking | JointRaking | None:
     """Return what imputes the targets of all rows, where they are in memory."""
     if design.rows is None:
@@ -331,7 +326,8 @@ def _imputed(
         return Raking.of(design, release, family, found)
     counts = [fit.counts for fit in found.tables]
     posterior = Posterior(design, family, found)
-    return JointRaking.of(design, release, counts, family, found.theta, found.nuisance, posterior)
+    theta, nuisance = found.theta, found.nuisance
+    return JointRaking.of(design, codes, release, counts, family, theta, nuisance, posterior)
 
 
 def matching_fit(
@@ -446,6 +442,7 @@ def _choose(
     designs: dict[bool, Design],
     release: Release | Tables,
     known: dict[bool, KnownPeople],
+    stacked: dict[str, Any],
     family: Family | None,
     settings: Settings,
 ) -> tuple[Candidate, Selection | None]:
@@ -460,7 +457,7 @@ def _choose(
         values = release.known.values
         families = [each for each in families if each.domain.contains(values)]
     alphas = RIDGES if asked == "held-out" else None
-    return choose(designs, tables, families, alphas, alpha, known=known)
+    return choose(designs, tables, families, alphas, alpha, known=known, **stacked)
 
 
 def _named(family: Family | None, settings: Settings) -> tuple[Family, float]:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from unbin._typing import ArrayLike, FloatArray
-from unbin._watching import Status
+from unbin._watching import Equation, Status
 from unbin.families import Family, Interval
 from unbin.families.latent import LatentScale, latent_scale
-from unbin.likelihood.choice import Selection
-from unbin.likelihood.diagnostics import Diagnostics
-from unbin.likelihood.heldout import over_effects
-from unbin.likelihood.inference import Errors, GoodnessOfFit
-from unbin.likelihood.published import BlockMeans, BlockQuantiles, Published
-from unbin.likelihood.raking import Raking
-from unbin.likelihood.raking_joint import JointRaking
+from unbin.fitting.published import BlockMeans, BlockQuantiles, Published
+from unbin.likelihood.impute.joint import JointRaking
+from unbin.likelihood.impute.raking import Raking
+from unbin.likelihood.infer.choice import Selection
+from unbin.likelihood.infer.diagnostics import Diagnostics
+from unbin.likelihood.infer.estimate import Errors, GoodnessOfFit
+from unbin.likelihood.infer.heldout import over_effects
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
 from unbin.rows.engines import Layout, Options
@@ -127,6 +127,8 @@ class Fit:
     nuisance : (m,)
     dispersion : float
     status : Status
+    equation : Equation or None
+        What the likelihood solved.
     objective, relative_gradient : float
     path : (n_iter + 1,)
     n_iter : int
@@ -196,6 +198,7 @@ class Fit:
     block_sd: float = 0.0
     bins: BinScale | None = None
     restart_disagreement: float = float("nan")
+    equation: Equation | None = None
     imputed: FloatArray | Raking | JointRaking | None = None
     people: Design | None = None
     selection: Selection | None = None
@@ -248,17 +251,15 @@ class Fit:
     def over_effects(
         self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
     ) -> FloatArray:
-        """Average over the random block intercept as the fit did.
-
-        After a fit to several tables a family that absorbs effects stands for the average.
-        """
-        return over_effects(value, eta, self.effect_sd)
+        """Average over the random block intercept as the fit did."""
+        return over_effects(value, eta, self.block_sd)
 
     @property
-    def effect_sd(self) -> float:
-        """Standard deviation of the intercept of a new block, where the family leaves it one."""
-        absorbed = bool(self.tables) and self.family.absorbs_effects
-        return 0.0 if absorbed else self.block_sd
+    def ending(self) -> str:
+        """How the fit ended, and what was solved where that is not what usually is."""
+        if self.equation is None or self.equation is Equation.SCORE:
+            return self.status.value
+        return f"{self.status.value} It solved {self.equation.value}."
 
     def eta(
         self,

@@ -10,7 +10,7 @@ import numpy as np
 from unbin._typing import BoolArray, FloatArray
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, Units
-from unbin.likelihood.evidence import told_by_person
+from unbin.likelihood.infer.evidence import told_by_person
 from unbin.matching.objective import Objective
 from unbin.matching.solvers import Solution, lbfgs
 from unbin.release.units import units_of_values

@@ -155,6 +155,7 @@ def place(
     family: Family | None,
     model: Any,
     prepare: Prepare | None = None,
+    crossed: bool = False,
 ) -> Iterator[Placed]:
     """Place all rows where an engine sums over them, for as long as they are needed.
 
@@ -169,11 +170,14 @@ def place(
     model : AggregatedGLM or AggregatedClassifier
     prepare : callable, optional
         What is done to the releases; what a GLM does when left out.
+    crossed : bool
+        Whether people of several tables are laid out by crossed cell.
     """
     prepare = prepare or partial(_prepared, model=model, family=family)
     check_given(given, source=is_source(X), mapped=isinstance(y, Mapping))
     if is_source(X):
-        with _in_parts(X, y, given, engine=engine, model=model, prepare=prepare) as placed:
+        how: dict[str, Any] = {"engine": engine, "model": model, "prepare": prepare}
+        with _in_parts(X, y, given, **how, crossed=crossed) as placed:
             yield placed
         return
     if isinstance(y, Mapping):
@@ -219,7 +223,14 @@ def place(
 
 @contextmanager
 def _in_parts(
-    X: Any, y: Any, given: Given, *, engine: Engine, model: Any, prepare: Prepare
+    X: Any,
+    y: Any,
+    given: Given,
+    *,
+    engine: Engine,
+    model: Any,
+    prepare: Prepare,
+    crossed: bool,
 ) -> Iterator[Placed]:
     """Place people who are in files or on a cluster."""
     several, tables = isinstance(y, list | tuple), tables_of(X, y, given.block)
@@ -233,7 +244,7 @@ def _in_parts(
     columns = _columns(X, tables[0], given)
     weighting = None if given.weights is None else given.weighting
     with engine.parts(X, columns) as parts, computing():
-        surveyed = Surveyed.of(parts)
+        surveyed = Surveyed.of(parts, crossed=crossed and tables[0].several)
         check_width(len(surveyed.whole.mean))
         if given.observed is not None and surveyed.known is None:
             warn_of_nobody("observed")

@@ -11,7 +11,7 @@ from unbin._typing import FloatArray
 from unbin.exceptions import ParameterError, ReleaseError
 from unbin.families import BregmanFamily, Family
 from unbin.fitting.model import BinScale, Fit
-from unbin.likelihood.heldout import log_scores
+from unbin.likelihood.infer.heldout import log_scores
 from unbin.matching.fit import release_divergence
 from unbin.matching.repeated import total_divergence
 from unbin.release.target import AggregatedTarget

@@ -12,7 +12,7 @@ from unbin.exceptions import NoStandardErrorsError, ParameterError
 from unbin.fitting.choice_words import choice_sentence
 from unbin.fitting.model import Fit
 from unbin.fitting.summary import Coefficients, Summary
-from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
+from unbin.likelihood.infer.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.release.words import people_text, plural
 
 _MOST_LINES = 12
@@ -126,7 +126,7 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
         facts = (*facts[:4], ("Tables:", f"{len(fit.tables)}"), *facts[4:])
     if fit.n_observed:
         facts = (*facts[:5], ("Observed:", people_text(fit.n_observed)), *facts[5:])
-    notes = [f"Status: {fit.status.value}"]
+    notes = [f"Status: {fit.ending}"]
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
     who = "Tables and observed people hold" if fit.n_observed else who

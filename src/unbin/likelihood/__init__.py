@@ -16,6 +16,6 @@ Statistical Review*, 55, 231-244.
 """
 
 from unbin.likelihood.fit import fit_likelihood
-from unbin.likelihood.inference import LikelihoodFit
+from unbin.likelihood.infer.estimate import LikelihoodFit
 
 __all__ = ["LikelihoodFit", "fit_likelihood"]

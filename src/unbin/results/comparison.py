@@ -21,7 +21,7 @@ from unbin.fitting.inputs import feature_names
 from unbin.fitting.rendering import Table, number, to_latex, to_markdown, wrapped
 from unbin.fitting.summary import Coefficients
 from unbin.fitting.tabulate import covariance_text, judged_columns, people_in_rows, tabulate
-from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
+from unbin.likelihood.infer.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.selection import CrossValidation, cross_validate
 
 _MARKS = {IMPRECISE: "†", NOT_ESTIMABLE: "‡"}

@@ -30,7 +30,7 @@ from unbin.results.saved_glm import glm_data, keeps_all, restore_glm
 Model = AggregatedGLM | AggregatedClassifier
 
 FORMAT = "unbin model"
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 MAX_BYTES = 256 * 2**20
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "formulaic")
 _SHARED = {

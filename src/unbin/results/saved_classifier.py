@@ -12,7 +12,7 @@ from unbin.classifier import AggregatedClassifier
 from unbin.exceptions import ModelFileError
 from unbin.fitting.categorical import CategoryModel, group_labels
 from unbin.fitting.levels import Levels
-from unbin.likelihood.published import smallest_shown
+from unbin.fitting.published import smallest_shown
 from unbin.results.codec import decode, encode
 from unbin.results.saved_glm import KEYS as GLM_KEYS
 from unbin.results.saved_glm import OF_THE_MACHINE, glm_data, keeps_all, restore_glm

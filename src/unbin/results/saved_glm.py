@@ -9,9 +9,9 @@ import numpy as np
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ModelFileError
 from unbin.fitting.model import Fit
-from unbin.likelihood.choice import Selection
-from unbin.likelihood.diagnostics import told_by
-from unbin.likelihood.published import BlockStatistics, smallest_shown
+from unbin.fitting.published import BlockStatistics, smallest_shown
+from unbin.likelihood.infer.choice import Selection
+from unbin.likelihood.infer.diagnostics import told_by
 from unbin.results.codec import decode, encode
 from unbin.results.shapes import check_published, require, require_positive, require_shape
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from unbin._checks import LARGEST
 from unbin._typing import FloatArray
 from unbin.exceptions import ModelFileError
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 
 _LARGEST_FOUND = LARGEST**2
 """No fit finds more: a variance of the largest outcomes, their ratio to the smallest features."""

@@ -10,7 +10,7 @@ import numpy as np
 from unbin._typing import FloatArray
 from unbin.estimator import AggregatedGLM
 from unbin.fitting.model import TableFit
-from unbin.likelihood.published import (
+from unbin.fitting.published import (
     BlockMeans,
     BlockQuantiles,
     BlockStatistics,

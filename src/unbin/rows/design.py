@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import numpy as np
 
-from unbin._blocks import spans_of
+from unbin._blocks import Span, spans_of
 from unbin._compiling import njit
 from unbin._typing import BoolArray, FloatArray, IntArray
 from unbin.exceptions import EngineError
@@ -77,12 +78,15 @@ class Design:
         too large to finish their own; 0 where each part does.
     scores_blocks : bool
         Whether parts can score their blocks themselves (``likelihood.quasi_score.score_rows``).
-    weight : tuple of (B,), or None
-        People that the rows of each block stand for, by partition; None where each stands for one.
+    weight : (B,), or None
+        People that the rows of each block stand for; None where each stands for one.
     sampled : bool
         Whether the rows are a sample of the people, and their weights those of a survey.
     looks_up : bool
         Whether sums over rows may be made from a table (``likelihood.lookup``).
+    group : (G + 1,), or None
+        Where groups of blocks begin whose sums are finished together; None where each block is
+        alone. ``whole`` then holds whole groups.
     """
 
     parts: Parts
@@ -97,9 +101,10 @@ class Design:
     order: IntArray | None = None
     finishing: int = 0
     scores_blocks: bool = False
-    weight: tuple[FloatArray, ...] | None = None
+    weight: FloatArray | None = None
     sampled: bool = False
     looks_up: bool = False
+    group: IntArray | None = None
 
     @property
     def n_parameters(self) -> int:
@@ -119,7 +124,7 @@ class Design:
     @property
     def people(self) -> FloatArray:
         """People of each block: its rows, or what these stand for."""
-        return self.size.astype(np.float64) if self.weight is None else self.weight[0]
+        return self.size.astype(np.float64) if self.weight is None else self.weight
 
     @property
     def blocks_at_once(self) -> int:
@@ -158,19 +163,27 @@ class Design:
         function : callable
             ``function(rows, *args)`` returns arrays whose first axis runs over ``rows.blocks``.
         then : callable
-            Called with a slice of blocks and their arrays.
+            Called with a slice of blocks, those of whole groups, and their arrays.
         """
         if self.whole is self.parts and self.rows is not None and self._few_blocks:
-            yield from _in_groups(self.parts.stream(_with_span, function, args), then)
+            yield from _at_once(self.parts.stream(_with_span, function, args), then)
         elif self.whole is self.parts and not self.finishing:
             yield from self.parts.stream(_finished, function, args, then)
         elif self.rows is not None:
-            yield from _joined(self.parts.stream(_partial, function, args, then, self.size), then)
+            whole = np.arange(len(self.start)) if self.group is None else self.group
+            parts = self.parts.stream(_partial, function, args, then, self.start[whole], whole)
+            yield from _joined(parts, then)
         else:
-            sums, n_blocks = self.parts.total(_block_sums, function, args), len(self.size)
-            slices = [slice(k, min(k + _SLICE, n_blocks)) for k in range(0, n_blocks, _SLICE)]
-            threads = LocalParts(slices, max(self.finishing, 1))
+            sums = self.parts.total(_block_sums, function, args)
+            threads = LocalParts(self._slices(), max(self.finishing, 1))
             yield from threads.stream(_finished_slice, sums.arrays, then)
+
+    def _slices(self) -> list[slice]:
+        """Return the blocks, some whole groups at a time."""
+        edges = np.arange(0, len(self.size), _SLICE)
+        if self.group is not None:
+            edges = np.unique(self.group[np.searchsorted(self.group, edges)])
+        return [slice(int(a), int(b)) for a, b in pairwise([*edges, len(self.size)]) if a < b]
 
     def block_sums(self, function: Callable[..., tuple[FloatArray]], *args: Any) -> FloatArray:
         """Return one array of sums over the rows of each block."""
@@ -419,6 +432,10 @@ class BlockSums:
     blocks: IntArray
     arrays: tuple[FloatArray, ...]
 
+    def done(self, then: Finish[Done]) -> Done:
+        """Finish them; the blocks follow each other."""
+        return then(slice(int(self.blocks[0]), int(self.blocks[-1]) + 1), self.arrays)
+
     def __add__(self, other: BlockSums) -> BlockSums:
         if np.array_equal(self.blocks, other.blocks):
             pairs = zip(self.arrays, other.arrays, strict=True)
@@ -459,7 +476,7 @@ def _with_span(
     return rows.span, function(rows, *args)
 
 
-def _in_groups(
+def _at_once(
     results: Iterator[tuple[slice, tuple[FloatArray, ...]]], then: Finish[Done]
 ) -> Iterator[Done]:
     """Finish the blocks of several parts together, as long as they are few.
@@ -495,32 +512,36 @@ def _partial(
     function: Callable[..., tuple[FloatArray, ...]],
     args: tuple[Any, ...],
     then: Finish[Done],
-    size: IntArray,
-) -> tuple[slice | None, Any]:
-    """Finish the sums of whole blocks; leave those of a part of a block for ``_joined``."""
+    start: IntArray,
+    group: IntArray,
+) -> tuple[int, Any]:
+    """Finish the sums of whole groups; leave those of a part of a group for ``_joined``.
+
+    Groups begin at the rows ``start`` and at the blocks ``group``. Returns which group it is a part
+    of, -1 for whole groups.
+    """
     sums = function(rows, *args)
-    if len(rows) == size[rows.blocks].sum():
-        return None, then(rows.span, sums)
-    return rows.span, sums
+    first, end = (np.searchsorted(group, rows.blocks[0], side="right") - 1, rows.blocks[-1] + 1)
+    last = np.searchsorted(group, end)
+    if len(rows) == start[last] - start[first]:
+        return -1, then(rows.span, sums)
+    return int(first), BlockSums(rows.blocks, sums)
 
 
-def _joined(results: Iterator[tuple[slice | None, Any]], then: Finish[Done]) -> Iterator[Done]:
-    """Add up the sums of parts of the same block, which follow each other."""
-    held: tuple[slice, tuple[FloatArray, ...]] | None = None
-    for span, result in results:
-        if held is not None and span == held[0]:
-            for array, more in zip(held[1], result, strict=True):
-                array += more
+def _joined(results: Iterator[tuple[int, Any]], then: Finish[Done]) -> Iterator[Done]:
+    """Add up the sums of parts of the same group, which follow each other."""
+    held: tuple[int, BlockSums] | None = None
+    for group, result in results:
+        if held is not None and group == held[0]:
+            held = group, held[1] + result
             continue
         if held is not None:
-            yield then(*held)
-            held = None
-        if span is None:
+            yield held[1].done(then)
+        held = None if group < 0 else (group, result)
+        if group < 0:
             yield result
-        else:
-            held = span, result
     if held is not None:
-        yield then(*held)
+        yield held[1].done(then)
 
 
 # -- laying rows out in memory -------------------------------------------------------------------
@@ -541,6 +562,7 @@ def lay_out(
     everybody: FloatArray | None = None,
     hashed: FloatArray | None = None,
     sums: ColumnSums | None = None,
+    group: IntArray | None = None,
 ) -> Design:
     """Copy X once, block by block.
 
@@ -567,6 +589,8 @@ def lay_out(
         What keys are made from, if not X: the features that differ within blocks.
     sums : ColumnSums, optional
         Of the columns of X, if somebody has them already.
+    group : (G + 1,), optional
+        See :class:`Design`.
     """
     rows, order, standard = arrange(
         X,
@@ -584,7 +608,7 @@ def lay_out(
     )
     assert len(X) == 0 or rows.blocks[-1] < n_blocks
     center, scale, varies = standard.center, standard.scale, standard.varies
-    return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order)
+    return over_rows(rows, center, scale, varies, n_threads=n_threads, order=order, group=group)
 
 
 def over_rows(
@@ -595,13 +619,17 @@ def over_rows(
     *,
     n_threads: int = 1,
     order: IntArray | None = None,
+    group: IntArray | None = None,
 ) -> Design:
     """Return the design of rows that are in memory and standardised."""
-    spans = spans_of(rows.start)
+    start = rows.start if group is None else rows.start[group]
+    spans = spans_of(start)
+    if group is not None:
+        spans = tuple(replace(c, first=int(group[c.first]), last=int(group[c.last])) for c in spans)
     whole = LocalParts([rows.take(c.first, c.last, c.rows) for c in spans], n_threads)
     parts = whole
-    if np.diff(rows.start).max(initial=0) > _HUGE_BLOCK:
-        cut = [rows.take(c.first, c.last, part) for c in spans for part in _cut(c.rows)]
+    if np.diff(start).max(initial=0) > _HUGE_BLOCK:
+        cut = [_taken(rows, c, part) for c in spans for part in _cut(c.rows)]
         parts = LocalParts(cut, n_threads)
     return Design(
         parts=parts,
@@ -614,18 +642,18 @@ def over_rows(
         has_offset=bool(rows.offset_or_none().any()),
         rows=rows,
         order=order,
-        weight=_weight(rows),
+        weight=None if rows.weights is None else rows.sums(np.ones(len(rows))),
         sampled=rows.sampled,
         looks_up=True,
+        group=group,
     )
 
 
-def _weight(rows: Rows) -> tuple[FloatArray, ...] | None:
-    """Return the people that the rows of each block stand for, by partition."""
-    if rows.weights is None:
-        return None
-    others = [np.asarray(np.bincount(codes, rows.weights), float) for codes in rows.others]
-    return rows.sums(np.ones(len(rows))), *others
+def _taken(rows: Rows, span: Span, part: slice) -> Rows:
+    """Return some rows of a span, with the blocks that have any of them."""
+    first = int(np.searchsorted(rows.start, part.start, side="right")) - 1
+    last = int(np.searchsorted(rows.start, part.stop, side="left"))
+    return rows.take(max(first, span.first), min(last, span.last), part)
 
 
 def alone(
@@ -654,7 +682,9 @@ def with_rows(design: Design, **changes: Any) -> Design:
     """Return a design with the same scale and changed rows (see ``Rows``)."""
     rows = replace(design.in_memory(), **changes)
     same = design.center, design.scale, design.varies
-    return over_rows(rows, *same, n_threads=design.n_threads, order=design.order)
+    return over_rows(
+        rows, *same, n_threads=design.n_threads, order=design.order, group=design.group
+    )
 
 
 def _cut(rows: slice) -> list[slice]:

@@ -42,7 +42,8 @@ def merge_rows(design: Design) -> Design:
     if merged is rows:
         return design
     threads = getattr(design.parts, "n_threads", 1)
-    laid_out = over_rows(merged, design.center, design.scale, design.varies, n_threads=threads)
+    same = design.center, design.scale, design.varies
+    laid_out = over_rows(merged, *same, n_threads=threads, group=design.group)
     return replace(laid_out, has_offset=design.has_offset)
 
 

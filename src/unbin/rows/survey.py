@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import numpy as np
 
 from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.exceptions import ReadError
+from unbin.rows.cells import Cells, cross
 from unbin.rows.contextual import CONSTANT, Context
 from unbin.rows.design import Design
 from unbin.rows.layout import arrange_columns
 from unbin.rows.parts import Parts
 from unbin.rows.rows import Rows
+
+_BETWEEN = "\x1f"
+"""Between the blocks of a crossed cell in its name: sorted before all else that ids are made of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,11 @@ class Coded:
 
     blocks: TextArray
     codes: IntArray
+
+    @property
+    def ids(self) -> TextArray:
+        """The block id of each row."""
+        return np.asarray(self.blocks[self.codes])
 
     def among(self, names: TextArray) -> IntArray:
         """Return the block of each row as a position in sorted names that include its own."""
@@ -57,6 +66,8 @@ class Part:
         Whether the rows are a sample of the people.
     outcome : (n,) or None
         NaN where nobody knows it.
+    members : tuple of (b,) text
+        Of crossed cells, which are then the blocks of ``coded``: the block in every table.
     """
 
     columns: tuple[FloatArray, ...]
@@ -67,9 +78,39 @@ class Part:
     counted: FloatArray | None = None
     sampled: bool = False
     outcome: FloatArray | None = None
+    members: tuple[TextArray, ...] = ()
 
     def __len__(self) -> int:
         return len(self.coded.codes)
+
+    def ids(self) -> list[TextArray]:
+        """Return the block ids of people in every partition."""
+        if self.members:
+            return [members[self.coded.codes] for members in self.members]
+        return [coded.ids for coded in (self.coded, *self.others)]
+
+    def crossed(self) -> Part:
+        """Return the same people by crossed cell."""
+        tables = (self.coded, *self.others)
+        place, cells = cross([coded.codes for coded in tables])
+        members = tuple(t.blocks[codes] for t, codes in zip(tables, cells, strict=True))
+        names = cell_names(members)
+        order = np.argsort(names)
+        rank = np.argsort(order)
+        return replace(
+            self,
+            coded=Coded(names[order], rank[place]),
+            others=(),
+            members=tuple(each[order] for each in members),
+        )
+
+
+def cell_names(members: Sequence[TextArray]) -> TextArray:
+    """Return one name for each crossed cell, of the blocks that it is in."""
+    name = members[0]
+    for each in members[1:]:
+        name = np.char.add(np.char.add(name, _BETWEEN), each)
+    return name
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +176,7 @@ class Gathered:
             None if part.offset is None else part.offset[rows],
             part.outcome[rows],
             people,
-            tuple(coded.blocks[coded.codes[rows]] for coded in (part.coded, *part.others)),
+            tuple(ids[rows] for ids in part.ids()),
         )
 
     @classmethod
@@ -167,6 +208,8 @@ class Survey:
     has_offset : bool
     others : tuple of Counted
         People in the blocks of further partitions.
+    members : tuple of (b,) text
+        Of crossed cells: the block in every table.
     """
 
     blocks: TextArray
@@ -178,13 +221,18 @@ class Survey:
     square: FloatArray
     has_offset: bool
     others: tuple[Counted, ...] = ()
+    members: tuple[TextArray, ...] = ()
 
     def __add__(self, other: Survey) -> Survey:
-        counted = self.partitions[0] + other.partitions[0]
+        counted = Counted(self.blocks, self.people) + Counted(other.blocks, other.people)
         blocks = counted.blocks
         rows, sums = np.zeros(len(blocks), np.int64), np.zeros((len(blocks), len(self.mean)))
+        kinds = [np.result_type(*pair) for pair in zip(self.members, other.members, strict=True)]
+        members = tuple(np.empty(len(blocks), kind) for kind in kinds)
         for part in (self, other):
             place = np.searchsorted(blocks, part.blocks)
+            for names, own in zip(members, part.members, strict=True):
+                names[place] = own
             rows[place] += part.rows
             sums[place] += part.sums + part.people[:, None] * (part.shift - self.shift)
         n, m = float(self.people.sum()), float(other.people.sum())
@@ -199,12 +247,26 @@ class Survey:
             self.square + other.square + gap**2 * (n * m / both),
             self.has_offset or other.has_offset,
             tuple(a + b for a, b in zip(self.others, other.others, strict=True)),
+            members,
         )
 
     @property
     def partitions(self) -> tuple[Counted, ...]:
-        """People of each block, of the first partition and of further ones."""
-        return (Counted(self.blocks, self.people), *self.others)
+        """People of each block, in every partition."""
+        if not self.members:
+            return (Counted(self.blocks, self.people), *self.others)
+        found = [np.unique(each, return_inverse=True) for each in self.members]
+        people = self.people.astype(np.float64)
+        return tuple(Counted.of(Coded(names, codes), people) for names, codes in found)
+
+    @property
+    def codes(self) -> IntArray:
+        """The block of each crossed cell in every table, (T, b)."""
+        return np.stack([np.unique(each, return_inverse=True)[1] for each in self.members])
+
+    def places(self, ids: Sequence[TextArray]) -> IntArray:
+        """Return the place of rows among the blocks, from their ids in every partition."""
+        return np.searchsorted(self.blocks, cell_names(ids) if self.members else ids[0])
 
     @property
     def n_rows(self) -> int:
@@ -212,11 +274,24 @@ class Survey:
         return int(self.rows.sum())
 
     def context(self) -> Context:
-        """Return the block means of the columns, for contextual effects."""
-        means = self.sums / self.people[:, None] + self.shift
-        between = (self.people[:, None] * (means - self.mean) ** 2).sum(axis=0)
-        used = self.square - between > CONSTANT * self.square
-        return Context(self.blocks, means, self.mean, used)
+        """Return the means of the columns by block, of the first partition."""
+        names, people, sums = self.blocks, self.people, self.sums
+        sums = sums + people[:, None] * (self.shift - self.mean)
+        if self.members:
+            names, code = np.unique(self.members[0], return_inverse=True)
+            people = np.bincount(code, people)
+            sums = np.stack([np.bincount(code, each) for each in sums.T], axis=1)
+        return context_of(names, people, sums, self)
+
+
+def context_of(
+    names: TextArray, people: FloatArray | IntArray, sums: FloatArray, whole: Survey
+) -> Context:
+    """Return the context of blocks from sums of their columns, (B, d), about the mean."""
+    apart = sums / people[:, None]
+    between = (people[:, None] * apart**2).sum(axis=0)
+    used = whole.square - between > CONSTANT * whole.square
+    return Context(names, apart + whole.mean, whole.mean, used)
 
 
 def survey(part: Part, weights: FloatArray | None = None) -> Survey:
@@ -246,6 +321,7 @@ def survey(part: Part, weights: FloatArray | None = None) -> Survey:
         square,
         has_offset,
         tuple(Counted.of(coded, weights) for coded in part.others),
+        part.members,
     )
 
 
@@ -295,6 +371,8 @@ class Scale:
     seed : int
     others : tuple of (B_t,) text, sorted
         The blocks of all people in further partitions.
+    cells : Cells or None
+        The order of the blocks where these are crossed cells.
     """
 
     blocks: TextArray
@@ -305,10 +383,16 @@ class Scale:
     fit_intercept: bool
     seed: int
     others: tuple[TextArray, ...] = ()
+    cells: Cells | None = None
 
 
 def scale_of(
-    found: Survey, *, fit_intercept: bool, seed: int, context: Context | None = None
+    found: Survey,
+    *,
+    fit_intercept: bool,
+    seed: int,
+    context: Context | None = None,
+    cells: Cells | None = None,
 ) -> Scale:
     """Return the scale that standardises the columns over all people."""
     n = float(found.people.sum())
@@ -325,7 +409,7 @@ def scale_of(
     varies = spread > 1e-12 * np.abs(center)
     scale = np.where(varies, spread, 1.0)
     others = tuple(counted.blocks for counted in found.others)
-    return Scale(found.blocks, columns, center, scale, varies, fit_intercept, seed, others)
+    return Scale(found.blocks, columns, center, scale, varies, fit_intercept, seed, others, cells)
 
 
 def standardised(part: Part, scale: Scale, place: int) -> Rows:
@@ -336,7 +420,7 @@ def standardised(part: Part, scale: Scale, place: int) -> Rows:
         columns += tuple(values[codes] for values in scale.context.T)
     rows = arrange_columns(
         columns,
-        codes,
+        codes if scale.cells is None else scale.cells.rank[codes],
         scale.center,
         np.where(scale.varies, scale.scale, np.inf),
         offset=part.offset,
@@ -364,8 +448,10 @@ class Surveyed:
     found: tuple[Found, ...]
 
     @classmethod
-    def of(cls, parts: Parts) -> Surveyed:
-        """Survey parts, in one pass; those without people are left out."""
+    def of(cls, parts: Parts, *, crossed: bool = False) -> Surveyed:
+        """Survey parts in one pass, by crossed cell if asked; those without people are left out."""
+        if crossed:
+            parts = parts.later(Part.crossed)
         found = list(parts.stream(look_at))
         held = [k for k, part in enumerate(found) if part.everybody.n_rows]
         if not held:
@@ -404,7 +490,8 @@ class Surveyed:
 
     def design(self, scale: Scale) -> Design:
         """Return the design of all people; nothing is read until sums are asked for."""
-        whole = self.whole
+        whole, cells = self.whole, scale.cells
+        rows = whole.rows if cells is None else whole.rows[np.argsort(cells.rank)]
         size = np.array([part.everybody.n_rows for part in self.found])
         place = np.concatenate([[0], np.cumsum(size)[:-1]])
         parts = self.parts.later(standardised, scale, each=[int(p) for p in place])
@@ -412,24 +499,25 @@ class Surveyed:
         parts = parts.settled(8 * whole.n_rows * numbers)
         return Design(
             parts=parts,
-            whole=parts if self._blocks_follow(whole) else None,
-            start=np.concatenate([[0], np.cumsum(whole.rows)]),
+            whole=parts if cells is None and self._blocks_follow(whole) else None,
+            start=np.concatenate([[0], np.cumsum(rows)]),
             center=scale.center,
             scale=scale.scale,
             varies=scale.varies,
             fit_intercept=scale.fit_intercept,
             has_offset=whole.has_offset,
-            weight=self.weight,
+            weight=self.weight(cells),
             sampled=self.sampled,
             looks_up=True,
+            group=None if cells is None else cells.group,
         )
 
-    @property
-    def weight(self) -> tuple[FloatArray, ...] | None:
-        """People of each block, by partition, that the tables count; None where rows are people."""
+    def weight(self, cells: Cells | None) -> FloatArray | None:
+        """Return people of each block, or cell, that tables count; None where rows are people."""
         if not self.weighed:
             return None
-        return tuple(part.people.astype(np.float64) for part in self.counted.partitions)
+        people = self.counted.people.astype(np.float64)
+        return people if cells is None else people[np.argsort(cells.rank)]
 
     def _blocks_follow(self, whole: Survey) -> bool:
         """Tell whether each block lies in one part, and parts hold blocks in order."""

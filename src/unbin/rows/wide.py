@@ -24,7 +24,7 @@ from unbin.rows.products import accumulate
 from unbin.rows.rows import Rows
 
 if TYPE_CHECKING:
-    from unbin.likelihood.law import Law
+    from unbin.likelihood.model.law import Law
 
 _SUMS = 1 << 24
 """Numbers in the sums of a part's blocks, about: this limits its blocks."""
@@ -161,7 +161,7 @@ class WideRows(Rows):
             squares[:, :, column] = self.sums(weight * values[:, None] ** 2)
         return squares
 
-    def order_part(self, *args: Any) -> Any:
+    def below_sums(self, *args: Any) -> Any:
         raise EngineError(
             "order statistics: cannot be fitted to a tabmat matrix; pass an array, or publish "
             "counts in bins"
@@ -253,7 +253,7 @@ def lay_out_wide(
         fit_intercept=fit_intercept,
         has_offset=bool(extra.any()),
         order=order,
-        weight=None if people is None else (np.add.reduceat(people, start[:-1]),),
+        weight=None if people is None else np.add.reduceat(people, start[:-1]),
     )
 
 

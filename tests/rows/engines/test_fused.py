@@ -17,10 +17,10 @@ from unbin.datasets import simulate
 from unbin.families import get_family
 from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.law import Effects, Law
-from unbin.likelihood.moments import moment_sums
-from unbin.likelihood.specification import check_sums, power_sums
-from unbin.likelihood.start import eta_sums
+from unbin.likelihood.infer.specification import check_sums, power_sums
+from unbin.likelihood.model.law import Law, Moves
+from unbin.likelihood.model.moments import moment_sums
+from unbin.likelihood.solve.start import eta_sums
 from unbin.rows.design import gram_sums, lay_out, row_sums
 from unbin.rows.engines import Blocks, Layout, Options
 
@@ -224,7 +224,7 @@ def test_effects_of_each_block(kernels, family):
     rows, rng = rows_of(SIZES["ragged"]), np.random.default_rng(0)
     law, free = law_of(family, rows, variance=0.2)
     b = len(rows.blocks)
-    effects = Effects(0.3 * rng.normal(size=b), rng.uniform(0.1, 0.4, b), np.zeros((b, len(free))))
+    effects = Moves(0.3 * rng.normal(size=b), rng.uniform(0.1, 0.4, b))
     law = replace(law, effects=effects)
     kernels(False)
     plain = moment_sums(rows, law, free, True)

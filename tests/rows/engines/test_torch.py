@@ -21,13 +21,13 @@ from unbin.exceptions import (
 from unbin.families import get_family
 from unbin.families.base import unweighted
 from unbin.families.coordinates import Coordinates
-from unbin.likelihood.evidence import told_by_person
-from unbin.likelihood.heldout import count_sums
-from unbin.likelihood.law import Effects, Law
-from unbin.likelihood.moments import moment_sums
-from unbin.likelihood.problem import make_problem
-from unbin.likelihood.quasi_score import score_sums
-from unbin.likelihood.start import bin_value_sums, eta_sums, starting_point
+from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.infer.evidence import told_by_person
+from unbin.likelihood.infer.heldout import count_sums
+from unbin.likelihood.model.law import Law, Moves
+from unbin.likelihood.model.moments import moment_sums
+from unbin.likelihood.model.score import score_sums
+from unbin.likelihood.solve.start import bin_value_sums, eta_sums, starting_point
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.objective import matching_sums
 from unbin.rows.design import extremes, gram_sums, lay_out, row_sums
@@ -234,13 +234,18 @@ def test_scores_of_blocks(family, kind):
     sums = []
     for design in (there, here):
         aligned = target.release
-        problem = make_problem(design, aligned, get_family(family))
+        problem = make_problem(design, [aligned], get_family(family))
         problem = replace(problem, block_variance=0.05 if kind == "effects" else 0.0)
         free = 0.9 * starting_point(problem)
         sums.append(score_sums(problem, free, np.full(len(free), 0.3)))
-    assert sums[0].sampled is sums[1].sampled is None
-    for name in {field.name for field in fields(sums[0])} - {"sampled"}:
+    several = {"border", "further", "beside", "known", "sampled"}
+    for name in {field.name for field in fields(sums[0])} - {"mean", *several}:
         close(getattr(sums[0], name), getattr(sums[1], name), rtol=1e-9)
+    (mean,), (other,) = (each.mean for each in sums)
+    close(mean, other, rtol=1e-9)
+    for name in several:
+        assert not getattr(sums[0], name)
+        assert not getattr(sums[1], name)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "poisson", "binomial", "gamma", "ordinal"])
@@ -302,7 +307,7 @@ def test_effects_are_those_of_the_blocks_of_a_part(family):
     here, _ = rows_of([5, 8, 3, 9])
     law, free = law_of(family_of(family), here, variance=0.2)
     rng, b = np.random.default_rng(0), 4
-    effects = Effects(rng.normal(size=b), rng.uniform(0.1, 0.5, b), np.zeros((b, len(free))))
+    effects = Moves(rng.normal(size=b), rng.uniform(0.1, 0.5, b))
     law = replace(law, effects=effects)
     part = here.take(2, 4, slice(int(here.start[2]), int(here.start[4])))
     found = moment_sums(tiles.from_rows(part, MACHINE), law, free, True)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unbin._typing import FloatArray
-from unbin.likelihood.counts import PublishedCounts, representative_values
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
+from unbin.likelihood.data.counts import PublishedCounts, representative_values
 from unbin.results.numbers import amount
 
 _THINNEST = 0.02

@@ -14,8 +14,8 @@ from unbin._typing import BoolArray, FloatArray, IntArray, TextArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
-from unbin.likelihood.counts import PublishedCounts, representative_values
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
+from unbin.likelihood.data.counts import PublishedCounts, representative_values
 from unbin.results.plots.drawing import (
     BLUE,
     GREY,

@@ -13,7 +13,7 @@ from unbin._checks import check_kind, check_whole
 from unbin._typing import BoolArray, FloatArray
 from unbin.classifier import AggregatedClassifier
 from unbin.fitting.category_tables import group_table
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.results.numbers import NONE
 from unbin.results.plots.drawing import BLUE, GREY, axes, name_rows, shorten
 

@@ -16,7 +16,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
 from unbin.fitting.inputs import feature_names
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.results.numbers import amount
 from unbin.results.tables import tables_of
 

@@ -13,7 +13,7 @@ from unbin._frames import as_finite, as_floats
 from unbin._typing import ArrayLike, BoolArray, FloatArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.results.numbers import amount
 from unbin.results.plots.bars import bars_of
 from unbin.results.plots.drawing import (

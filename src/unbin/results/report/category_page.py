@@ -15,7 +15,7 @@ from unbin.classifier import AggregatedClassifier
 from unbin.fitting.categorical import CategoryModel, group_labels
 from unbin.fitting.category_tables import block_table, group_table, tabulate_categories
 from unbin.fitting.inputs import feature_names
-from unbin.likelihood.published import Published, smallest_shown
+from unbin.fitting.published import Published, smallest_shown
 from unbin.release.words import plural
 from unbin.results.numbers import NONE, column, decimals_for, interval, number, p_value, significant
 from unbin.results.report.facts import SAID, people, ridge

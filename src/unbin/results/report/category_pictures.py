@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from unbin.classifier import AggregatedClassifier
 from unbin.fitting.categorical import CategoryModel
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.results import plots
 from unbin.results.plots.categories import draw_agreement
 from unbin.results.report.svg import inline_svg

@@ -13,8 +13,8 @@ from unbin.exceptions import ParameterError
 from unbin.families import get_family
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.summary import Coefficients
-from unbin.likelihood.choice import Selection
-from unbin.likelihood.verdicts import IMPRECISE, NOT_ESTIMABLE
+from unbin.likelihood.infer.choice import Selection
+from unbin.likelihood.infer.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.people.encoding import Encoding
 from unbin.people.formulas import quote
 from unbin.results.numbers import NONE, column, decimals_for, interval, number, p_value, significant

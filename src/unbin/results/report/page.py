@@ -22,9 +22,9 @@ from unbin._typing import ArrayLike
 from unbin.classifier import AggregatedClassifier
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.likelihood.diagnostics import Diagnostics
-from unbin.likelihood.published import smallest_shown
-from unbin.likelihood.verdicts import IMPRECISE
+from unbin.fitting.published import smallest_shown
+from unbin.likelihood.infer.diagnostics import Diagnostics
+from unbin.likelihood.infer.verdicts import IMPRECISE
 from unbin.people.encoding import Encoding
 from unbin.results.report.facts import (
     coefficient_rows,
@@ -128,7 +128,7 @@ def render_report(
         observed=_observed(model, smallest),
         less_known=model._fits[0].less_known,
         words=_words(model),
-        status=model.status_.value,
+        status=model._fits[0].ending,
         facts=[*odds, *facts(model, smallest)],
         pictures=pictures,
         tables=table_rows(model, smallest),

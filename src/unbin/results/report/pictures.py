@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from unbin._typing import ArrayLike, BoolArray, IntArray
 from unbin.estimator import AggregatedGLM
 from unbin.exceptions import ParameterError
-from unbin.likelihood.published import Published
+from unbin.fitting.published import Published
 from unbin.people.encoding import Encoding
 from unbin.release.derivation import possible_counts
 from unbin.release.words import plural

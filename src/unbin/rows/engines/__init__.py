@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, ClassVar, Protocol
-
-import numpy as np
 
 from unbin._frames import is_dask
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.exceptions import EngineError
+from unbin.rows.cells import Cells
 from unbin.rows.columns import ColumnSums
 from unbin.rows.contextual import Context, context_columns
 from unbin.rows.design import Design, alone
@@ -70,10 +69,13 @@ class Layout:
     fit_intercept : bool
     seed : int
         Changes how ties are broken.
+    cells : Cells or None
+        The order of crossed cells, where people are laid out by these.
     """
 
     fit_intercept: bool
     seed: int = 0
+    cells: Cells | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +85,12 @@ class Blocks:
     Attributes
     ----------
     names : (B,) text, sorted
+        Of several tables those of the first.
     codes : (n,) array or tensor
-        Position in ``names`` of each row's block.
+        Position in ``names`` of each row's block; the crossed cell of each row, where there are
+        ``cells``.
     size : (B,)
-        Rows of each block.
+        Rows of each block, or cell.
     others : tuple of (n,)
         The block of each row in further partitions.
     weights : (n,) or None
@@ -97,6 +101,8 @@ class Blocks:
         Rows whose outcome is known; unless the tables count them too, their weight is 0.
     everybody : (n,) or None
         The weights, those included whose outcome is known.
+    cells : (T, C) or None
+        The block of each crossed cell in every table.
     """
 
     names: TextArray
@@ -107,6 +113,11 @@ class Blocks:
     sampled: bool = False
     known: IntArray | None = None
     everybody: Any = None
+    cells: IntArray | None = None
+
+    def by_cell(self, codes: Any, size: IntArray, cells: IntArray) -> Blocks:
+        """Return the same by crossed cell; ``codes`` are those of the rows."""
+        return replace(self, codes=codes, size=size, others=(), cells=cells)
 
 
 class Everybody(Protocol):
@@ -116,8 +127,18 @@ class Everybody(Protocol):
     def n_features(self) -> int:
         """Columns."""
 
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the people."""
+
     def context(self) -> Context:
         """Return the block means of the features."""
+
+    def crossed(self) -> tuple[Everybody, IntArray]:
+        """Return the same people by crossed cell, and the block of each cell in every table.
+
+        (T, C); a context is then one of the cells.
+        """
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
@@ -195,9 +216,18 @@ class InParts:
         """Columns."""
         return len(self.surveyed.whole.mean)
 
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the people."""
+        return self.surveyed.sampled
+
     def context(self) -> Context:
         """Return the block means of the features."""
         return self.surveyed.whole.context()
+
+    def crossed(self) -> tuple[InParts, IntArray]:
+        """Return the same people, and the block of each cell in every table, (T, C)."""
+        return self, self.surveyed.whole.codes
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
@@ -206,6 +236,7 @@ class InParts:
             fit_intercept=layout.fit_intercept,
             seed=layout.seed,
             context=context,
+            cells=layout.cells,
         )
         return self.surveyed.design(scale)
 
@@ -213,7 +244,7 @@ class InParts:
         """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
         rows = self.surveyed.known
         assert rows is not None
-        codes = np.searchsorted(self.surveyed.whole.blocks, rows.blocks[0])
+        codes = self.surveyed.whole.places(rows.blocks)
         columns = [*rows.columns, *context_columns(context, codes)]
         return alone(design, columns, rows.offset, people)
 

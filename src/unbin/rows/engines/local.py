@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from unbin._frames import is_wide
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import ParameterError
+from unbin.rows.cells import cross
 from unbin.rows.columns import ColumnSums
 from unbin.rows.contextual import Context, block_context, context_columns
 from unbin.rows.design import Design, alone, lay_out
@@ -42,6 +43,11 @@ class InMemory:
         """Columns."""
         return int(self.X.shape[1])
 
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the people."""
+        return self.blocks.sampled
+
     def context(self) -> Context:
         """Return the block means of the features."""
         if is_wide(self.X):
@@ -51,11 +57,19 @@ class InMemory:
         blocks = self.blocks
         return block_context(self.X, blocks.names, blocks.codes, blocks.everybody)
 
+    def crossed(self) -> tuple[InMemory, IntArray]:
+        """Return the same people by crossed cell, and the block of each cell in every table."""
+        blocks = self.blocks
+        codes, cells = cross([blocks.codes, *blocks.others])
+        return replace(self, blocks=blocks.by_cell(codes, np.bincount(codes), cells)), cells
+
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns."""
-        X, codes = self.X, self.blocks.codes
+        X, codes, cells = self.X, self.blocks.codes, layout.cells
         if context is not None:
             X = np.column_stack([X, context.means[codes][:, context.used]])
+        if cells is not None:
+            codes = cells.rank[codes]
         same: dict[str, Any] = {
             "offset": self.offset,
             "fit_intercept": layout.fit_intercept,
@@ -67,16 +81,17 @@ class InMemory:
             several: dict[str, Any] = {"others": self.blocks.others, "sampled": self.blocks.sampled}
             several["hashed"] = self.X  # what keys keep alive: not the copy with the context
             several["sums"] = self.sums if context is None else None
+            several["group"] = None if cells is None else cells.group
             if self.blocks.known is not None:
                 everybody = self.blocks.everybody
                 several["everybody"] = np.ones(len(X)) if everybody is None else everybody
-            return lay_out(X, codes, len(self.blocks.names), **several, **same)
-        if self.blocks.others or self.blocks.known is not None or self.blocks.sampled:
+            return lay_out(X, codes, len(self.blocks.size), **several, **same)
+        if cells is not None or self.blocks.known is not None or self.blocks.sampled:
             raise ParameterError(
                 "X: several tables, observed people and survey weights need an array of features, "
                 "got a tabmat matrix; pass an array"
             )
-        return lay_out_wide(X, codes, len(self.blocks.names), **same)
+        return lay_out_wide(X, codes, len(self.blocks.size), **same)
 
     def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
         """Return the people whose outcome is known, each row a block, scaled as in ``design``."""

@@ -14,10 +14,10 @@ from unbin.release.weights import check_people
 from unbin.rows.columns import ColumnSums
 from unbin.rows.engines import Blocks, Engine, Options
 from unbin.rows.engines.local import InMemory
-from unbin.rows.engines.torch.joint import people_by
 from unbin.rows.engines.torch.layout import READ_ROWS, OnDevice, bytes_needed, on_device
 from unbin.rows.engines.torch.machine import Machine, Tensor, open_machine, torch
 from unbin.rows.engines.torch.streaming import Chunked, Streamed, parts_of, read_people
+from unbin.rows.engines.torch.sums import people_by
 from unbin.rows.survey import Surveyed
 
 _DENSE = 4

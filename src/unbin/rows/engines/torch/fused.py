@@ -21,7 +21,7 @@ from unbin.families.tensors import FusedLaw, TensorLaw
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 
 if TYPE_CHECKING:
-    from unbin.likelihood.law import Law
+    from unbin.likelihood.model.law import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
 MOST_BINS = 31

@@ -10,12 +10,12 @@ import numpy as np
 
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
-from unbin.rows.contextual import CONSTANT, Context, context_columns
+from unbin.rows.contextual import Context, context_columns
 from unbin.rows.design import Design, alone
 from unbin.rows.engines import Blocks, Layout, Options
 from unbin.rows.engines.torch import fused
-from unbin.rows.engines.torch.joint import people_by
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
+from unbin.rows.engines.torch.sums import people_by
 from unbin.rows.engines.torch.tiles import (
     TorchRows,
     empty_rows,
@@ -24,11 +24,10 @@ from unbin.rows.engines.torch.tiles import (
     hashes,
     slots_in_order,
     tiles_of,
-    with_others,
     with_weights,
 )
 from unbin.rows.parts import LocalParts
-from unbin.rows.survey import Scale, Survey, scale_of
+from unbin.rows.survey import Scale, Survey, context_of, scale_of
 
 READ_ROWS = 1 << 20
 """Rows that are read, or copied to the device, at a time."""
@@ -60,6 +59,26 @@ class OnDevice:
         """Columns."""
         return int(self.X.shape[1])
 
+    @property
+    def sampled(self) -> bool:
+        """Whether the rows are a sample of the people."""
+        return self.blocks.sampled
+
+    def crossed(self) -> tuple[OnDevice, IntArray]:
+        """Return the same people by crossed cell, and the block of each cell in every table."""
+        blocks = self.blocks
+        if blocks.cells is not None:
+            return self, blocks.cells
+        codes, cells = blocks.codes.long(), np.arange(len(blocks.names))[None]
+        other: Tensor
+        for other in blocks.others:
+            size = int(other.max()) + 1
+            found, codes = torch.unique(codes * size + other.long(), return_inverse=True)
+            there = found.cpu().numpy()
+            cells = np.vstack([cells[:, there // size], there[None] % size])
+        count = torch.bincount(codes).cpu().numpy()
+        return replace(self, blocks=blocks.by_cell(codes, count, cells)), cells
+
     def context(self) -> Context:
         """Return the block means of the features."""
         weights = self.blocks.everybody
@@ -67,15 +86,21 @@ class OnDevice:
         scale = scale_of(survey, fit_intercept=True, seed=0)
         design = self._design(self._lay_out(scale, weights, ranked=False), scale, weights)
         means = design.block_means[:, :-1] * scale.scale + scale.center
-        between = (survey.people[:, None] * (means - survey.mean) ** 2).sum(axis=0)
-        used = survey.square - between > CONSTANT * survey.square
-        return Context(self.blocks.names, means, survey.mean, used)
+        sums = survey.people[:, None] * (means - survey.mean)
+        first = None if self.blocks.cells is None else self.blocks.cells[0]
+        names, people = self.blocks.names, survey.people
+        if first is not None:
+            people = np.bincount(first, people)
+            sums = np.stack([np.bincount(first, each) for each in sums.T], axis=1)
+        return context_of(names, people, sums, survey)
 
     def design(self, layout: Layout, context: Context | None = None) -> Design:
         """Lay the rows out, the context as further columns.
 
         To be ranked, people of a block are put in the order of their keys.
         """
+        if layout.cells is not None:
+            return self._design_by_cell(layout, context)
         weights = self.blocks.weights
         scale = scale_of(
             self._survey(self.blocks.everybody),
@@ -85,6 +110,17 @@ class OnDevice:
         )
         rows = self._lay_out(scale, weights, ranked=self.options.ranked)
         return self._design(rows, scale, weights, finishing=self.options.n_threads)
+
+    def _design_by_cell(self, layout: Layout, context: Context | None) -> Design:
+        """Lay the rows out by crossed cell."""
+        cells, blocks = layout.cells, self.blocks
+        assert cells is not None
+        order = np.argsort(cells.rank)
+        codes = self.machine.send(cells.rank)[blocks.codes.long()]
+        people = replace(self, blocks=blocks.by_cell(codes, blocks.size[order], cells.codes))
+        if context is not None:
+            context = replace(context, means=context.means[order])
+        return replace(people.design(replace(layout, cells=None), context), group=cells.group)
 
     def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
         """Return the people whose outcome is known, each row a block, scaled as in ``design``.
@@ -115,7 +151,8 @@ class OnDevice:
             mean, square = self._spread(weights)
         found = mean.cpu().numpy(), square.cpu().numpy()
         has_offset = self.offset is not None and bool((self.offset != 0).any())
-        names, size = self.blocks.names, self.blocks.size
+        size = self.blocks.size
+        names = np.arange(len(size)).astype(np.str_)  # not looked at
         people = size if weights is None else people_by(self.blocks.codes, weights, len(names))
         nothing = np.zeros((len(names), 0))
         return Survey(names, size, people, nothing, found[0], *found, has_offset)
@@ -141,7 +178,7 @@ class OnDevice:
             size,
             d,
             self.machine,
-            blocks=np.arange(len(self.blocks.names)),
+            blocks=np.arange(len(size)),
             fit_intercept=scale.fit_intercept,
             has_offset=self.offset is not None,
         )
@@ -162,7 +199,6 @@ class OnDevice:
                     x = torch.cat([x, context[codes[part].long()]], dim=1)
                 columns = ((x - center) / divide).to(self.machine.dtype)
                 fill(rows, slots[part], columns, None if self.offset is None else self.offset[part])
-        rows = with_others(rows, slots, self.blocks.others)
         return rows if weights is None else with_weights(rows, slots, weights)
 
     def _takes_kernels(self) -> bool:
@@ -188,7 +224,7 @@ class OnDevice:
     def _design(
         self, rows: TorchRows, scale: Scale, weights: Tensor | None, *, finishing: int = 1
     ) -> Design:
-        parts = LocalParts([rows])
+        parts, n_blocks = LocalParts([rows]), len(self.blocks.size)
         return Design(
             parts=parts,
             whole=parts,
@@ -200,14 +236,8 @@ class OnDevice:
             has_offset=rows.offset is not None,
             finishing=finishing,
             scores_blocks=True,
-            weight=None if weights is None else self._weight(weights),
+            weight=None if weights is None else people_by(self.blocks.codes, weights, n_blocks),
         )
-
-    def _weight(self, weights: Tensor) -> tuple[FloatArray, ...]:
-        """Return the people that the rows of each block stand for, by partition."""
-        first = people_by(self.blocks.codes, weights, len(self.blocks.names))
-        others = self.blocks.others
-        return first, *(people_by(codes, weights, int(codes.max()) + 1) for codes in others)
 
 
 def on_device(blocks: Blocks, machine: Machine) -> Blocks:

@@ -1,4 +1,4 @@
-"""Blocks scored on the device: ``likelihood.scoring`` with all blocks at a time.
+"""Blocks scored on the device: ``likelihood.model.score`` with all blocks at a time.
 
 Only scores come back: with many blocks, their moments would be most of the transfer, and whitening
 them most of the host's work.
@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from unbin._linalg import JITTER, long_product
-from unbin._typing import BoolArray, FloatArray, IntArray
+from unbin._typing import BoolArray, FloatArray
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 from unbin.rows.engines.torch.sums import check_tensors, moment_tensors
 
 if TYPE_CHECKING:
-    from unbin.likelihood.law import Law
-    from unbin.likelihood.quasi_score import Evidence
+    from unbin.likelihood.model.law import Law
+    from unbin.likelihood.model.score import Evidence
     from unbin.rows.engines.torch.tiles import TorchRows
 
 
@@ -26,26 +24,24 @@ def score(
     rows: TorchRows,
     law: Law,
     free: FloatArray,
-    weigh: Callable[[slice, Any], Evidence],
-    reference: IntArray,
+    weigh: Callable[[slice, Any], tuple[Evidence, Tensor]],
     used: BoolArray,
 ) -> tuple[Any, FloatArray, FloatArray]:
-    """See ``likelihood.quasi_score.score_rows``; counts are known, rows are no sample."""
+    """See ``likelihood.model.score.score_rows``; counts are known, rows are no sample."""
     blocks, p = rows.span, len(free)
-    found = weigh(blocks, moment_tensors(rows, law, free, True))
+    found, mean = weigh(blocks, moment_tensors(rows, law, free, True))
     right = torch.cat(
         [found.derivative, found.shift[:, :, None], found.residual[:, :, None]], dim=2
     )
-    used = used[blocks] & (np.arange(used.shape[1]) != reference[blocks, None])
-    df = whiten(found.covariance, right, torch.as_tensor(used, device=right.device))
+    df = whiten(found.covariance, right, torch.as_tensor(used[blocks], device=right.device))
     white, residual = right[:, :, :-1], right[:, :, -1]
     both = (residual[:, None] @ white)[:, 0]
     along = (white[:, :, -1][:, None] @ white)[:, 0]
     flat = white[:, :, :-1].reshape(-1, p)
-    each = [(residual**2).sum(dim=1), df, both[:, -1], along[:, -1], torch.zeros_like(df)]
+    each = [(residual**2).sum(dim=1), df, both[:, -1], along[:, -1]]
     tensors = [long_product(flat, flat), both[:, :-1], along[:, :-1], torch.stack(each)]
-    information, *rest, spread, mean = to_host([*tensors, found.spread, found.mean])
-    return (information, np.zeros((p, p)), *rest), spread, mean
+    information, *rest, spread, expected = to_host([*tensors, found.spread, mean])
+    return (information, *rest), spread, expected
 
 
 def check(
@@ -55,7 +51,7 @@ def check(
     check: Callable[[slice, Any], tuple[Any, ...]],
     extended: bool,
 ) -> tuple[Any, ...]:
-    """See ``likelihood.specification.check_rows``; what is found of blocks stays on the device."""
+    """See ``likelihood.infer.specification.check_rows``; what is of blocks stays on the device."""
     sums: tuple[Tensor, ...] = (
         check_tensors(rows, law, free) if extended else moment_tensors(rows, law, free, True)
     )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from unbin._blocks import spans_of
-from unbin._typing import FloatArray, IntArray
+from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.rows.contextual import Context
 from unbin.rows.design import Design
 from unbin.rows.engines import Blocks, InParts, Layout, Options
@@ -53,6 +53,12 @@ class Chunked(Streamed):
 
     aside: InMemory
 
+    def crossed(self) -> tuple[Chunked, IntArray]:
+        """Return the same people by crossed cell, and the block of each cell in every table."""
+        aside, cells = self.aside.crossed()
+        surveyed = Surveyed.of(parts_of(aside.X, aside.blocks, aside.offset))
+        return replace(self, surveyed=surveyed, aside=aside), cells
+
     def known(self, design: Design, people: FloatArray, context: Context | None = None) -> Design:
         """Return the people whose outcome is known, each row a block, scaled as in ``design``."""
         return self.aside.known(design, people, context)
@@ -62,14 +68,12 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
     """Read the people of all parts onto the device, or leave them where they are."""
     whole = surveyed.whole
     n, d = whole.n_rows, len(whole.mean)
-    # further codes and weights are laid out as well
-    as_read = 8.0 * n * (d + 2 + 2 * (len(whole.others) + 2 * surveyed.weighed))
+    as_read = 8.0 * n * (d + 2 + 4 * surveyed.weighed)  # weights are laid out as well
     if as_read + bytes_needed(whole.rows, 2 * d, machine, ranked=options.ranked) > machine.free():
         return Streamed(surveyed, machine, options)
     room = {"dtype": torch.float64, "device": machine.device}
     X = torch.empty((n, d), **room)
     codes = torch.empty(n, dtype=torch.int64, device=machine.device)
-    others = tuple(torch.empty_like(codes) for _ in whole.others)
     offset = torch.zeros(n, **room) if whole.has_offset else None
     weights, everybody = (torch.ones(n, **room) if surveyed.weighed else None for _ in range(2))
     known, low = [np.zeros(0, np.int64)], 0
@@ -77,8 +81,6 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
         part = slice(low, low + len(read))
         X[part] = machine.send(np.column_stack(read.columns), torch.float64)
         codes[part] = machine.send(read.coded.among(whole.blocks))
-        for there, counted, coded in zip(others, whole.others, read.others, strict=True):
-            there[part] = machine.send(coded.among(counted.blocks))
         each = ((offset, read.offset), (weights, read.counted), (everybody, read.weights))
         for there, values in each:
             if there is not None and values is not None:
@@ -87,13 +89,13 @@ def read_people(surveyed: Surveyed, machine: Machine, options: Options) -> OnDev
             known.append(low + np.flatnonzero(~np.isnan(read.outcome)))
         low = part.stop
     blocks = Blocks(
-        whole.blocks,
+        whole.partitions[0].blocks,
         codes,
         whole.rows,
-        others,
-        weights,
+        weights=weights,
         known=np.concatenate(known),
         everybody=everybody,
+        cells=whole.codes if whole.members else None,
     )
     return OnDevice(X, blocks, offset, machine, options)
 
@@ -103,9 +105,8 @@ def parts_of(X: FloatArray, blocks: Blocks, offset: FloatArray | None) -> Parts:
 
     Codes and weights of ``blocks`` are arrays.
     """
-    codes = blocks.codes
-    order = np.argsort(codes, kind="stable")
-    start = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(blocks.names)))])
+    order = np.argsort(blocks.codes, kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(blocks.codes))])
     groups: list[slice] = []
     for span in spans_of(start):
         if groups and span.rows.stop - groups[-1].start <= READ_ROWS:
@@ -118,24 +119,23 @@ def parts_of(X: FloatArray, blocks: Blocks, offset: FloatArray | None) -> Parts:
 
 def _part(X: FloatArray, blocks: Blocks, offset: FloatArray | None, rows: IntArray) -> Part:
     found, place = np.unique(blocks.codes[rows], return_inverse=True)
+    names = blocks.names[found] if blocks.cells is None else _numbers(found)
     everybody = None if blocks.everybody is None else blocks.everybody[rows]
     counted = everybody
     if blocks.weights is not blocks.everybody:
         counted = None if blocks.weights is None else blocks.weights[rows]
     return Part(
         tuple(np.asfortranarray(X[rows]).T),
-        Coded(blocks.names[found], place),
+        Coded(names, place),
         None if offset is None else offset[rows],
-        tuple(_numbered(codes[rows]) for codes in blocks.others),
-        everybody,
-        counted,
+        weights=everybody,
+        counted=counted,
     )
 
 
-def _numbered(codes: IntArray) -> Coded:
-    """Return coded blocks whose names, not known here, are in the order of their codes."""
-    found, place = np.unique(codes, return_inverse=True)
-    return Coded(np.char.zfill(found.astype(np.str_), len(str(np.iinfo(np.int64).max))), place)
+def _numbers(places: IntArray) -> TextArray:
+    """Return names that are in the order of places."""
+    return np.char.zfill(places.astype(np.str_), len(str(np.iinfo(np.int64).max)))
 
 
 def _recipe(part: Any) -> Recipe:

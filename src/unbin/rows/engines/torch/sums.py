@@ -14,7 +14,7 @@ from unbin.rows.engines.torch.bins import Bins
 from unbin.rows.engines.torch.machine import Tensor, to_host, torch
 
 if TYPE_CHECKING:
-    from unbin.likelihood.law import Law
+    from unbin.likelihood.model.law import Law
     from unbin.rows.engines.torch.tiles import TorchRows
 
 
@@ -293,3 +293,31 @@ def over_people(rows: TorchRows, tiles: slice, values: Tensor) -> Tensor:
 def _edges(rows: TorchRows, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the bin ends of the blocks that have rows here."""
     return (lower, upper) if lower.ndim == 1 else (lower[rows.blocks], upper[rows.blocks])
+
+
+# -- sums by codes of rows -------------------------------------------------------------------------
+
+_FEW = 64
+"""Blocks up to which people are added up by a matrix product."""
+_AT_ONCE = 1 << 18
+"""Rows whose people are added up at a time."""
+
+
+def sum_by(codes: Tensor, values: Tensor, n_blocks: int) -> Tensor:
+    """Add up values (n, f) of people by their codes, in the same order every time; (B, f)."""
+    codes, values = codes.reshape(-1), values.double()
+    if n_blocks <= _FEW:
+        belongs = torch.arange(n_blocks, device=values.device)[:, None] == codes
+        return belongs.double() @ values
+    ordered, order = torch.sort(codes, stable=True)
+    lengths = torch.bincount(ordered, minlength=n_blocks)
+    return torch.segment_reduce(values[order], "sum", lengths=lengths, unsafe=True)
+
+
+def people_by(codes: Tensor, weights: Tensor, n_blocks: int) -> FloatArray:
+    """Return the people (B,) that the rows of each block stand for."""
+    total = torch.zeros((n_blocks, 1), dtype=torch.float64, device=weights.device)
+    for low in range(0, len(weights), _AT_ONCE):
+        part = slice(low, low + _AT_ONCE)
+        total += sum_by(codes[part], weights[part, None], n_blocks)
+    return to_host([total])[0][:, 0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from unbin._typing import FloatArray, IntArray
 from unbin.exceptions import EngineError
-from unbin.rows.engines.torch import joint, ranks, scoring, sums
+from unbin.rows.engines.torch import ranks, scoring, sums
 from unbin.rows.engines.torch.machine import Machine, Tensor, torch
 from unbin.rows.rows import Rows
 
@@ -56,8 +56,6 @@ class TorchRows:
     machine : Machine
     place : int
         Rows of other parts that lie before these.
-    others : tuple of (n_tiles, tile) int tensors
-        The block of each person in further partitions; 0 in padding.
     weights : (n_tiles, tile) tensor or None
         People that each row stands for, 0 in padding; None where it is one.
     kept : dict
@@ -73,7 +71,6 @@ class TorchRows:
     fit_intercept: bool
     machine: Machine
     place: int = 0
-    others: tuple[Tensor, ...] = ()
     weights: Tensor | None = None
     kept: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
@@ -90,12 +87,8 @@ class TorchRows:
     count_sums = sums.expected
     bin_value_sums = sums.bin_values
     matching_sums = ranks.matching
-    order_part = _refused("cannot use quantiles and other order statistics beside tables")
+    below_sums = _refused("cannot use quantiles and other order statistics beside tables")
     imputed = _refused("keeps no targets of people")
-    joint_moment_sums = joint.moments
-    shift_cells = joint.shifts
-    meat_sums = joint.meat
-    column_sums = joint.column_sums
     line = _refused("matching needs all people of a block in one part, got blocks in several")
     not_whole = _refused("matching ranks people one by one, got rows that stand for several")
 
@@ -111,13 +104,6 @@ class TorchRows:
     def tile(self) -> int:
         """Rows of a tile."""
         return int(self.matrix.shape[1])
-
-    def n_others(self, t: int) -> int:
-        """Return how many blocks a further partition has, all up to the last one that is here."""
-        if f"n_others {t}" not in self.kept:
-            self.kept[f"n_others {t}"] = int(self.others[t].max()) + 1
-        found: int = self.kept[f"n_others {t}"]
-        return found
 
     def ids(self, places: Tensor) -> Tensor:
         """Return which blocks lie at some places of ``blocks``."""
@@ -297,7 +283,6 @@ def from_rows(rows: Rows, machine: Machine, ranked: bool = False) -> TorchRows:
     slots = slots_in_order(found, codes, key)
     offset = machine.send(rows.offset) if has_offset else None
     fill(found, slots, machine.send(np.ascontiguousarray(rows.matrix)), offset)
-    found = with_others(found, slots, tuple(map(machine.send, rows.others)))
     return found if rows.weights is None else with_weights(found, slots, machine.send(rows.weights))
 
 
@@ -314,17 +299,6 @@ def fill_offset(rows: TorchRows, slots: Tensor, offset: Tensor) -> None:
     """Put the offset of people where they belong."""
     assert rows.offset is not None
     rows.offset.view(-1).index_copy_(0, slots, offset.to(rows.offset.dtype))
-
-
-def with_others(rows: TorchRows, slots: Tensor, others: tuple[Tensor, ...]) -> TorchRows:
-    """Return rows that know the blocks of people, each (n,), in further partitions."""
-
-    def tiled(codes: Tensor) -> Tensor:
-        found = torch.zeros(rows.matrix.shape[:2], dtype=torch.int64, device=codes.device)
-        found.view(-1).index_copy_(0, slots, codes.long())
-        return found
-
-    return replace(rows, others=tuple(map(tiled, others)))
 
 
 def with_weights(rows: TorchRows, slots: Tensor, weights: Tensor) -> TorchRows:

@@ -1,0 +1,1 @@
+"""What was published, laid out as statistics that are stacked."""

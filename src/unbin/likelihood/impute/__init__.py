@@ -1,0 +1,1 @@
+"""Individual targets that agree with what was published."""

@@ -1,0 +1,1 @@
+"""Uncertainty, tests, verdicts, ridges and choices."""

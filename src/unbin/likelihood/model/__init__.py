@@ -1,0 +1,1 @@
+"""The distribution of what was published, its moments and its score."""
