@@ -285,9 +285,11 @@ class Dense:
                 mean = self.mean(eta)
                 if cut.total:
                     return (family.variance(eta, nuisance) + mean**2) / unit**2
+                # all that is said of a published value is said at its move
+                moved = eta + (cut.move or 0.0)
                 ends = np.array([family.domain.low]), np.array([cut.value])
-                within = family.bin_means(eta, *ends, nuisance)[:, 0]
-                return self.below(cut, eta, nuisance) * within / unit
+                within = family.bin_means(moved, *ends, nuisance)[:, 0]
+                return self.below(cut, eta, nuisance) * (within - self.mean(moved) + mean) / unit
 
             return self.averaged(self.eta(self.free, 0.0), product)
         first = (one.value, one.order) <= (other.value, other.order)

@@ -7,6 +7,7 @@ import numpy as np
 from unbin.families import get_family
 from unbin.likelihood.data.layout import arrange
 from unbin.likelihood.data.problem import KnownPeople, make_problem
+from unbin.likelihood.model.moments import groups_of, map_cells, units_of
 from unbin.rows.cells import Cells, cross
 from unbin.rows.design import alone, lay_out
 
@@ -53,3 +54,12 @@ def problem_of(X, targets, family, *, beside=(), weights=None, sampled=False, kn
     return make_problem(
         design, releases, get_family(family), codes=cells.codes, plan=plan, people=people
     )
+
+
+def moments_of(problem, free):
+    """Return the sums of all cells of a small problem, and the moments of each stack's units."""
+    (sums,) = map_cells(problem, free, lambda sums: sums)
+    found = [groups_of(problem, free, sums)]
+    for j, stack in enumerate(problem.layout.stacks[1:], 1):
+        found.append(units_of(problem, sums, j).moments(problem, free, stack, 0))
+    return sums, found

@@ -109,7 +109,7 @@ def test_the_variance_solves_its_equation():
     problem = make_problem(design, releases, get_family("gaussian"))
     sums = score_sums(problem, np.array([0.0, 0.6, -0.3, 0.0]), np.zeros(4))
     df = group_df(problem, Pulls.of(sums, np.zeros(4)), sums)
-    variance = group_variance(problem, sums, np.zeros(4), df)
+    variance = group_variance(sums, np.zeros(4), df)
     hold = sums.block_hold
     assert (sums.block_pull**2 / (hold + variance * hold**2)).sum() == pytest.approx(77)
 

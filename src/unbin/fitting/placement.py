@@ -425,7 +425,7 @@ def _blocks(target: AggregatedTarget, others: tuple[IntArray, ...] = ()) -> Bloc
     if weights is None:  # as many rows as people
         return Blocks(release.blocks, target.codes, release.n.astype(np.int64), others)
     size, people = np.bincount(target.codes, minlength=len(release)), weights.values
-    everybody = not others and bool((people == 1).all() and (size == release.n).all())
+    everybody = bool((people == 1).all() and (size == release.n).all())
     sampled = weights.sampled and not everybody
     return Blocks(release.blocks, target.codes, size, others, people, sampled, everybody=people)
 

@@ -230,12 +230,10 @@ def arrange(releases: Sequence[Release], codes: IntArray, *, sampled: bool = Fal
     # a table by the groups themselves joins them whenever it was looked at
     alike = [t for t in rest if holds(group, codes[t]) and holds(codes[t], group)]
     core, rest = [*core, *alike], [t for t in rest if t not in alike]
-    border: list[int] = []
-    for t in sorted(rest, key=lambda t: _n_statistics(releases[t])):
-        if sum(_n_statistics(releases[s]) for s in (*border, t)) <= LARGEST_BORDER:
-            border.append(t)
-    beside = tuple(t for t in sorted(rest) if t not in border)
-    return Plan(tuple(sorted(core)), tuple(sorted(border)), beside, _numbered(group, codes))
+    rest.sort()
+    small = sum(_n_statistics(releases[t]) for t in rest) <= LARGEST_BORDER
+    border, beside = (tuple(rest), ()) if small else ((), tuple(rest))
+    return Plan(tuple(sorted(core)), border, beside, _numbered(group, codes))
 
 
 def _worth_joining(

@@ -473,7 +473,8 @@ def _fitted_tables(
         own = _fitted(problem, free, 0, mean[0], misfit, df, residual, scores, moved, share)
         return (own,), goodness(misfit, df, float(df.sum()) - n_fitted)
     parts = _apart(plain, free)
-    shares = _shares(problem, [part.information for part in parts], sums.known, bread)
+    held = [part.information for part in parts]
+    shares = _shares(problem, held, sums.known, sums.information, bread)
     tables = []
     for t, part in enumerate(parts):
         residual = part.pull / np.sqrt(np.where(part.hold > 0, part.hold, 1.0))
@@ -592,18 +593,31 @@ def _add_squares(codes, values, weight, total):  # type: ignore[no-untyped-def]
 
 
 def _shares(
-    problem: Problem, parts: Sequence[FloatArray], known: FloatArray | None, bread: FloatArray
+    problem: Problem,
+    parts: Sequence[FloatArray],
+    known: FloatArray | None,
+    information: FloatArray,
+    bread: FloatArray,
 ) -> FloatArray:
-    """Return the share of each table, and of known people, in the information on each slope.
+    """Return the share of each table in the information on each slope, (T, d).
 
-    To first order: of what each says on its own about the slope, the others at their estimates.
+    The information of people whose outcome is known adds to that of the tables. Tables of the same
+    people overlap: what they hold together is shared in proportion to what each says on its own
+    about the slope, the others at their estimates.
     """
     p = len(bread)
-    own = [bread[:, :p].T @ each @ bread for each in (*parts, *([] if known is None else [known]))]
     first = problem.coordinates.n_theta - len(problem.design.scale)
     slopes = slice(first, problem.coordinates.n_theta)
-    each = np.array([np.diag(information)[slopes] for information in own])
-    return np.asarray(each / np.maximum(each.sum(axis=0), 1e-300))
+
+    def on_slopes(held: FloatArray) -> FloatArray:
+        return np.asarray(np.diag(bread[:, :p].T @ held @ bread)[slopes])
+
+    each = np.array([on_slopes(part) for part in parts])
+    share: FloatArray = each / np.maximum(each.sum(axis=0), 1e-300)
+    if known is None:
+        return share
+    own = on_slopes(known) / np.maximum(on_slopes(information), 1e-300)
+    return np.asarray(share * (1 - np.clip(own, 0.0, 1.0)))
 
 
 def _log_score(tables: Sequence[FittedTable]) -> float:

@@ -172,15 +172,15 @@ def _not_estimable(
             "not estimable: what was published does not change with the coefficients; publish "
             "finer bins"
         )
-    if fit.status is Status.POOLED:
-        return ~none, (
-            "not estimable: no slopes were found that explain the table better than slopes of 0; "
-            "the family may be wrong (try family='ordinal'), or add a ridge with alpha"
-        )
     if d and fit.known is None and max(table.n_blocks for table in fit.tables) == 1:
         return ~none, (
             "not estimable: a single block does not tell the coefficients, every assignment "
             "of its targets to its people fits about as well; publish the table for several blocks"
+        )
+    if fit.status is Status.POOLED:
+        return ~none, (
+            "not estimable: no slopes were found that explain the table better than slopes of 0; "
+            "the family may be wrong (try family='ordinal'), or add a ridge with alpha"
         )
     if d and _scale_is_free(family, fit):
         return ~none, (

@@ -236,8 +236,10 @@ class Checked:
         W r_b.
     scores, leveraged, added : (b, p), (b, p), (b, k)
         Their products with W r_b, the second with leverage.
-    along, told : (b, p)
-        Products of W D_b and W e_b, and the sums of squares of W D_b J⁻¹.
+    along : (b, p + k)
+        Products of W D_b and W Z_b with W e_b.
+    told : (b, p)
+        Sums of squares of W D_b J⁻¹.
     pulled, held : (b,)
         Of W e_b with W r_b and with itself.
     alone : (b,) bool
@@ -287,7 +289,7 @@ def check_blocks(
         scores=np.zeros((b, p)),
         leveraged=np.zeros((b, p)),
         added=np.zeros((b, k)),
-        along=np.zeros((b, p)),
+        along=np.zeros((b, p + k)),
         told=np.zeros((b, p)),
         pulled=np.zeros(b),
         held=np.zeros(b),
@@ -339,6 +341,7 @@ def _check_blocks(  # type: ignore[no-untyped-def]
             for i in range(p, at_e):
                 extended[b, k, i - p] = block[k, i]
                 out[b, i - p] += block[k, i] * block[k, at_r]
+                along[b, i] += block[k, i] * block[k, at_e]
             for j in range(p):
                 for i in range(p):
                     towards[k, i] += block[k, j] * bread[j, i]
