@@ -674,10 +674,6 @@ AS = {"poisson_torch": "poisson_histogram"}
 if find_spec("torch") is None:
     del ONE["poisson_torch"]
 
-COMPARED = tuple(ONE)
-"""Cases that a test holds to what is stored; the others are only printed. Add names of ``SEVERAL``
-here once their figures are to stay."""
-
 UNSETTLED = {
     "gaussian_few_blocks_effects": 2e-4,
     "gaussian_many_blocks_effects": 2e-3,
