@@ -7,18 +7,14 @@ import pytest
 import statsmodels.api as sm
 from glum import GeneralizedLinearRegressor
 from scipy.special import expit
-from unbin.likelihood.joint import joint_sums, make_joint, shared_covariance
-from unbin.likelihood.joint_variance import score_variance
 
 import observed
 import unbin
+from tests.helpers import stacks
 from unbin.exceptions import ParameterError
-from unbin.families import get_family
 from unbin.fitting.methods import inside
-from unbin.likelihood import joint_fit, joint_variance
-from unbin.likelihood.data.problem import KnownPeople, known_sums
-from unbin.likelihood.model.moments import finish, moment_sums
-from unbin.rows.design import alone, lay_out
+from unbin.likelihood.infer.people import score_variance
+from unbin.likelihood.model.score import score_sums
 
 pytestmark = pytest.mark.filterwarnings("ignore::unbin.exceptions.IdentificationWarning")
 SLOPES = np.array([0.4, -0.3])
@@ -54,29 +50,16 @@ def outcome(family, eta, rng):
     }[family]()
 
 
-def problem_of(family, X, partitions, y, rows, *, disjoint=False):
-    """The joint problem of tables and of the people of some rows, who are known."""
-    told = np.full(len(y), np.nan)
-    told[rows] = y[rows]
+def problem_of(family, X, partitions, y, rows, *, disjoint=False, beside=()):
+    """The problem of tables and of the people of some rows, who are known."""
+    known = np.full(len(y), np.nan)
+    known[rows] = y[rows]
     tables = [unbin.aggregate(y, ids, EDGES[family]).align(ids) for ids in partitions]
-    target = unbin.join(*tables, unbin.observed(told, disjoint=disjoint))
-    first, *others = target.tables
+    target = unbin.join(*tables, unbin.observed(known, disjoint=disjoint))
+    first = target.tables[0]
     weights = None if first.weights is None else first.weights.values
-    design = lay_out(
-        X,
-        first.codes,
-        len(first.release),
-        others=tuple(table.codes for table in others),
-        weights=weights,
-        everybody=np.ones(len(y)),
-    )
-    known = KnownPeople(
-        alone(design, list(X[rows].T), None, np.ones(len(rows))),
-        y[rows],
-        tuple(codes[rows] for codes in target.codes),
-    )
-    releases = [table.release for table in target.tables]
-    return make_joint(design, releases, get_family(family), known)
+    targets = list(target.tables)
+    return stacks.problem_of(X, targets, family, beside=beside, weights=weights, known=rows, y=y)
 
 
 def example(family, seed=0, n_known=120):
@@ -85,10 +68,14 @@ def example(family, seed=0, n_known=120):
     y = outcome(family, X @ SLOPES, rng)
     rows = np.sort(rng.choice(len(y), n_known, replace=False))
     problem = problem_of(family, X, partitions, y, rows)
-    coordinates = problem.first.coordinates
+    coordinates = problem.coordinates
     nuisance = NUISANCE.get(family, np.linspace(-0.7, 1.0, coordinates.n_nuisance))
-    free = coordinates.join(problem.first.design.from_coefficients(SLOPES, 0.1), np.array(nuisance))
+    free = coordinates.join(problem.design.from_coefficients(SLOPES, 0.1), np.array(nuisance))
     return problem, free
+
+
+def sums_of(problem, free):
+    return score_sums(problem, free, np.zeros(len(free)))
 
 
 # -- the score of known people ---------------------------------------------------------------------
@@ -97,8 +84,8 @@ def example(family, seed=0, n_known=120):
 @pytest.mark.parametrize("family", ["poisson", "binomial", "gaussian"])
 def test_score_and_information_are_those_of_the_glm(family):
     problem, free = example(family)
-    found = known_sums(problem.known, problem.law, free)
-    rows, y = problem.people.design.in_memory(), problem.people.values
+    found = sums_of(problem.known, free)
+    rows, y = problem.known.design.in_memory(), problem.known.first.means
     x = np.column_stack([np.ones(len(rows)), rows.matrix])
     eta = x @ free[:3]
     mean = {"poisson": np.exp, "binomial": expit, "gaussian": lambda at: at}[family](eta)
@@ -113,91 +100,92 @@ def test_score_and_information_are_those_of_the_glm(family):
 @pytest.mark.parametrize("family", list(EDGES))
 def test_information_is_the_derivative_of_the_expected_score(family):
     problem, free = example(family)
-    known = problem.known
-    law = replace(
-        problem.law,
-        lower=known.counts.lower,
-        upper=known.counts.upper,
-        unit=None if known.means is None else known.means.unit,
-    )
-
-    def moments(blocks, sums):
-        return finish(known, free, blocks, sums, True)
-
-    parts = list(known.design.by_block(moment_sums, law, free, True, then=moments))
-    mean, k = np.concatenate([part.mean for part in parts]), known.counts.n_bins
-    expected = replace(known, counts=replace(known.counts, count=mean[:, :k]))
-    if known.means is not None:
-        means = replace(known.means, mean=mean[:, k] * known.means.unit)
-        expected = replace(expected, means=means)
-    found = known_sums(expected, problem.law, free)
+    known, table = problem.known, problem.known.first
+    (mean,), k = sums_of(known, free).mean, table.counts.n_bins
+    means = None if table.means is None else mean[:, k] * known.unit
+    expected = replace(table, counts=replace(table.counts, count=mean[:, :k]), means=means)
+    expected = replace(known, tables=(expected,))
+    object.__setattr__(expected, "unit", known.unit)
+    found = sums_of(expected, free)
     assert np.abs(found.score).max() < 1e-8 * np.abs(found.information).max()
     step, numeric = 1e-5, []
     for j in range(len(free)):
         move = step * (np.arange(len(free)) == j)
-        ends = [known_sums(expected, problem.law, free + s * move).score for s in (1, -1)]
+        ends = [sums_of(expected, free + s * move).score for s in (1, -1)]
         numeric.append((ends[0] - ends[1]) / (2 * step))
     scale = np.abs(found.information).max()
     np.testing.assert_allclose(-np.array(numeric).T, found.information, atol=1e-5 * scale)
 
 
-def test_scores_of_tables_and_known_people_add():
-    problem, free = example("poisson")
-    both = joint_sums(problem, free, np.zeros(len(free)))
-    tables = joint_sums(replace(problem, people=None, known=None), free, np.zeros(len(free)))
-    known = known_sums(problem.known, problem.law, free)
+@pytest.mark.parametrize("beside", [(), (1,)])
+def test_scores_of_tables_and_known_people_add(beside):
+    X, partitions = people()
+    y = outcome("poisson", X @ SLOPES, np.random.default_rng(1))
+    rows = np.arange(0, len(y), 3)
+    problem = problem_of("poisson", X, partitions, y, rows, beside=beside)
+    free = problem.design.from_coefficients(SLOPES, 0.1)
+    both = sums_of(problem, free)
+    tables = sums_of(replace(problem, known=None, home=None), free)
+    known = sums_of(problem.known, free)
     np.testing.assert_allclose(both.score, tables.score + known.score)
     np.testing.assert_allclose(both.information, tables.information + known.information)
+    np.testing.assert_allclose(both.known, known.information)
 
 
 # -- its variance ----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("beside", [(), (1,)])
 @pytest.mark.parametrize("family", ["gaussian", "poisson"])
-def test_the_score_varies_as_it_says(family, monkeypatch):
-    """Against draws at the true parameters: random intercepts move known people and tables."""
+def test_the_score_varies_as_it_says(family, beside):
+    """Against draws at the true parameters: random intercepts move known people and tables.
+
+    Of tables that share a covariance the variance is the information, else it is M. Had known
+    people effects of their own, scores would vary by more than that.
+    """
     X, partitions = people(3)
     rng, tau = np.random.default_rng(4), 0.4
     rows = np.sort(rng.choice(len(X), 150, replace=False))
     codes = np.unique(partitions[0], return_inverse=True)[1]
-    scores, problem = [], None
+    scores, apart = [], []
     for _ in range(300):
         eta = 0.1 + X @ SLOPES + tau * rng.normal(size=12)[codes]
-        problem = problem_of(family, X, partitions, outcome(family, eta, rng), rows)
+        y = outcome(family, eta, rng)
+        problem = problem_of(family, X, partitions, y, rows, beside=beside)
         if not scores:
-            design, coordinates = problem.first.design, problem.first.coordinates
-            theta = design.from_coefficients(SLOPES, 0.1)
             spread = [0.0] if family == "gaussian" else []
-            free, variance = coordinates.join(theta, np.array(spread)), [tau**2, 0.0]
-        bare = problem.with_effects(variance, [None, None])
-        problem = bare.with_effects(variance, shared_covariance(bare, free, variance))
-        sums = joint_sums(problem, free, np.zeros(len(free)))
-        scores.append(sums.score)
+            theta = problem.design.from_coefficients(SLOPES, 0.1)
+            free = problem.coordinates.join(theta, np.array(spread))
+        problem = replace(problem, block_variance=tau**2)
+        outside = replace(problem, home=np.full_like(problem.home, -1))
+        scores.append(sums_of(problem, free).score)
+        apart.append(sums_of(outside, free).score)
 
-    def sd():
-        return np.sqrt(np.diag(sum(score_variance(problem, sums, free))))
+    def off(each, scores):
+        sums = sums_of(each, free)
+        meat = sum(score_variance(each, free, sums)) if beside else sums.information
+        sd = np.sqrt(np.diag(meat))
+        return np.abs(np.mean(scores, axis=0) / sd).max(), np.std(scores, axis=0) / sd - 1
 
-    assert np.abs(np.mean(scores, axis=0) / sd()).max() < 0.2
-    assert np.abs(np.std(scores, axis=0) / sd() - 1).max() < 0.16  # 300 draws: 4 % each
-    monkeypatch.setattr(joint_variance, "add_known", lambda *_: None)
-    assert np.abs(np.std(scores, axis=0) / sd() - 1).max() > 0.2
+    bias, found = off(problem, scores)
+    assert bias < 0.2
+    assert np.abs(found).max() < 0.16  # 300 draws: 4 % each
+    assert np.abs(off(outside, apart)[1]).max() > 0.2
 
 
 def test_people_outside_a_table_share_no_effect():
+    """Each of them is a group, whose effect nobody else has."""
     problem, free = example("gaussian")
-    variance = [0.2, 0.0]
-    apart = tuple(np.full_like(codes, -1) for codes in problem.people.codes)
-    outside = replace(problem, people=replace(problem.people, codes=apart))
-    tables = replace(problem, people=None, known=None)
-    found = []
-    for each in (problem, outside, tables):
-        with_effects = each.with_effects(variance, [None, None])
-        sums = joint_sums(with_effects, free, np.zeros(len(free)))
-        found.append(sum(score_variance(with_effects, sums, free)))
-    law = problem.with_effects(variance, [None, None]).law
-    known = known_sums(problem.known, law, free)
-    np.testing.assert_allclose(found[1], found[2] + known.information)
-    assert np.abs(found[0] - found[1]).max() > 0.05 * np.abs(found[0]).max()
+    problem = replace(problem, block_variance=0.2)
+    outside = replace(problem, home=np.full_like(problem.home, -1))
+    tables = replace(problem, known=None, home=None)
+    alone = replace(problem.known, block_variance=0.2)
+    found = [sums_of(each, free) for each in (problem, outside, tables, alone)]
+    for name in ("score", "information"):
+        inside, apart, without, known = (getattr(sums, name) for sums in found)
+        np.testing.assert_allclose(apart, without + known)
+        assert np.abs(inside - apart).max() > 0.05 * np.abs(inside).max()
+    assert len(found[1].block_scores) == len(found[2].block_scores) + len(found[3].block_scores)
 
 
 def test_a_known_row_may_stand_for_several_people():
@@ -317,11 +305,10 @@ def test_known_people_alone_are_the_ordinary_glm(family, joined):
     np.testing.assert_allclose(found.coef_, other.coef_, atol=1e-6)
 
 
-def test_the_misfit_is_what_is_left_to_the_tables(monkeypatch):
+def test_the_misfit_is_what_is_left_to_the_tables():
     """Known people settle the parameters: the tables then lose hardly a degree of freedom."""
     rng = np.random.default_rng(9)
-    ids, ratio, wrong = np.repeat(["a", "b", "c", "d"], 60), [], []
-    taken = joint_fit._taken_by_tables
+    ids, ratio, tables, wrong = np.repeat(["a", "b", "c", "d"], 60), [], [], []
     for _ in range(60):
         X = (
             rng.normal(size=(640, 2))
@@ -334,16 +321,14 @@ def test_the_misfit_is_what_is_left_to_the_tables(monkeypatch):
             table.align(where, on_missing="drop"),
             unbin.observed(told(y, np.arange(240, 640)), disjoint=True),
         )
-        monkeypatch.setattr(joint_fit, "_taken_by_tables", taken)
-        ratio.append(unbin.AggregatedGLM().fit(X, target).diagnostics_.goodness_of_fit.ratio)
-        monkeypatch.setattr(
-            joint_fit,
-            "_taken_by_tables",
-            lambda sums, meat: joint_fit.taken_up(sums.information, meat),
-        )
-        wrong.append(unbin.AggregatedGLM().fit(X, target).diagnostics_.goodness_of_fit.ratio)
+        model = unbin.AggregatedGLM().fit(X, target)
+        ratio.append(model.diagnostics_.goodness_of_fit.ratio)
+        own = model.tables_[0].goodness_of_fit
+        tables.append(own.ratio)
+        wrong.append(own.misfit / (own.df - 4))
     # 12 degrees of freedom, 60 times: a standard error of .053
     assert abs(np.mean(ratio) - 1) < 0.2
+    assert abs(np.mean(tables) - 1) < 0.2
     assert np.mean(wrong) > 1.25
 
 

@@ -45,11 +45,21 @@ class Levels(Dense):
         return np.array(found).T
 
     def said(self):
-        """Return D'V(V'ΣV)⁻¹V'r and D'V(V'ΣV)⁻¹V'D of intercept and slopes."""
+        """Return W'r, W'D and W'ΣW of intercept and slopes, W = V(V'ΣV)⁻¹V'D."""
         v, n = self.values, self.problem.coordinates.n_slopes
-        d = (v.T @ self.derivative)[:, :n]
-        weight = inverse(v.T @ (self.covariance + self.effects) @ v) @ d
-        return weight.T @ v.T @ self.residual, weight.T @ d
+        d, variance = v.T @ self.derivative, v.T @ (self.covariance + self.effects) @ v
+        weight = inverse(variance) @ d[:, :n]
+        return weight.T @ v.T @ self.residual, weight.T @ d, weight.T @ variance @ weight
+
+
+def assert_levels(problem, free, **close):
+    """See that intercept and slopes have the score of levels, its slope and its variance."""
+    found, n = location_score(problem, free, np.zeros(4)), problem.coordinates.n_slopes
+    score, slope, variance = Levels(problem, free).said()
+    back = np.linalg.inv(found.bread)
+    np.testing.assert_allclose(found.total[:n], score, **close)
+    np.testing.assert_allclose(back[:n], slope, **close)
+    np.testing.assert_allclose((back @ found.model @ back.T)[:n, :n], variance, **close)
 
 
 @pytest.mark.parametrize("variance", [0.0, 0.2])
@@ -57,13 +67,7 @@ def test_the_location_score_is_that_of_the_levels_of_all_blocks(variance):
     sim, tables = joined(0, n=600, n_blocks=20)
     problem = replace(problem_of(sim.X, tables, "gaussian"), block_variance=variance)
     assert (problem.plan.core, problem.plan.border) == ((0,), (1,))
-    free = near_truth(problem, sim)
-    found, n = location_score(problem, free, np.zeros(4)), problem.coordinates.n_slopes
-    score, information = Levels(problem, free).said()
-    np.testing.assert_allclose(found.total[:n], score, rtol=1e-6, atol=1e-6)
-    expected = np.linalg.inv(information)
-    np.testing.assert_allclose(found.bread[:n, :n], expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(found.model[:n, :n], expected, rtol=1e-6, atol=1e-9)
+    assert_levels(problem, near_truth(problem, sim), rtol=1e-6, atol=1e-6)
 
 
 def test_the_location_score_of_tables_that_nest():
@@ -73,11 +77,7 @@ def test_the_location_score_of_tables_that_nest():
     fine = unbin.aggregate(sim.y, ids, [-np.inf, -0.5, 1.0, np.inf]).align(ids)
     problem = replace(problem_of(sim.X, [county, fine], "gaussian"), block_variance=0.2)
     assert problem.plan.core == (0, 1)
-    free = near_truth(problem, sim)
-    found, n = location_score(problem, free, np.zeros(4)), problem.coordinates.n_slopes
-    score, information = Levels(problem, free).said()
-    np.testing.assert_allclose(found.total[:n], score, rtol=3e-5, atol=3e-5)
-    np.testing.assert_allclose(found.bread[:n, :n], np.linalg.inv(information), rtol=3e-5)
+    assert_levels(problem, near_truth(problem, sim), rtol=3e-5, atol=3e-5)
 
 
 def test_a_table_of_everybody_has_the_location_root_of_the_others():
