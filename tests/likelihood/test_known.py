@@ -173,6 +173,20 @@ def test_the_score_varies_as_it_says(family, beside):
     assert np.abs(off(outside, apart)[1]).max() > 0.2
 
 
+@pytest.mark.parametrize("variance", [0.0, 0.2])
+def test_the_variance_over_people_is_the_information_where_nothing_stands_beside(variance):
+    """M = J with the weights of all that is known of a group, but for the jitter of variances."""
+    X, partitions = people(3)
+    y = outcome("gaussian", X @ SLOPES, np.random.default_rng(4))
+    problem = problem_of("gaussian", X, partitions[:1], y, np.arange(0, len(y), 3))
+    problem = replace(problem, block_variance=variance)
+    free = np.append(problem.design.from_coefficients(SLOPES, 0.1), 0.0)
+    for each in (replace(problem, known=None, home=None), problem):
+        sums = sums_of(each, free)
+        meat, scale = sum(score_variance(each, free, sums)), np.abs(sums.information).max()
+        np.testing.assert_allclose(meat, sums.information, atol=1e-5 * scale)
+
+
 def test_people_outside_a_table_share_no_effect():
     """Each of them is a group, whose effect nobody else has."""
     problem, free = example("gaussian")

@@ -11,7 +11,7 @@ from tests.helpers.dense import Dense, inverse
 from tests.helpers.releases import mean_release
 from tests.helpers.stacks import problem_of
 from unbin.datasets import simulate
-from unbin.likelihood.data.problem import make_problem
+from unbin.likelihood.data.problem import Effects, make_problem
 from unbin.likelihood.infer.levels import location_score, table_values
 from unbin.likelihood.infer.specification import specify
 from unbin.likelihood.model.score import score_sums
@@ -99,6 +99,22 @@ def test_a_table_of_everybody_has_the_location_root_of_the_others():
         found.append((said.location_shift + full, said.share))
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-5)
     np.testing.assert_allclose(found[1][1], found[0][1], atol=1e-6)
+
+
+@pytest.mark.parametrize("n_tables", [1, 2])
+def test_the_shift_is_the_step_to_the_location_root_less_that_to_the_full_one(n_tables):
+    """Also where the full score is expanded around the effects of counties."""
+    sim, tables = joined(1, n=1200, n_blocks=20)
+    problem, nothing = problem_of(sim.X, tables[:n_tables], "gaussian"), np.zeros(4)
+    free, effect = near_truth(problem, sim), 0.2 * np.random.default_rng(0).normal(size=20)
+    problem = replace(problem, block_variance=0.1)
+    sums = score_sums(problem, free, nothing)
+    along = sums.block_along / sums.block_hold[:, None]
+    problem = replace(problem, effects=Effects(effect, np.full(20, 0.1), along))
+    sums, levels = (each(problem, free, nothing) for each in (score_sums, location_score))
+    wanted = levels.bread @ levels.total - np.linalg.solve(sums.information, sums.score)
+    found = specify(problem, free, sums.information, nothing)
+    np.testing.assert_allclose(found.location_shift, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_means_alone_have_no_shape():
