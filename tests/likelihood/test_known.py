@@ -129,7 +129,7 @@ def test_scores_of_tables_and_known_people_add(beside):
     known = sums_of(problem.known, free)
     np.testing.assert_allclose(both.score, tables.score + known.score)
     np.testing.assert_allclose(both.information, tables.information + known.information)
-    np.testing.assert_allclose(both.known, known.information)
+    np.testing.assert_allclose(both.known.information, known.information)
 
 
 # -- its variance ----------------------------------------------------------------------------------
@@ -226,7 +226,8 @@ def test_a_known_row_may_stand_for_several_people():
     assert weighed.block_sd_ > 0.5
     # but for what is added to the variance of every statistic, bins that are unlikely above all
     np.testing.assert_allclose(weighed.coef_, repeated.coef_, rtol=1e-4)
-    np.testing.assert_allclose(weighed.standard_errors_, repeated.standard_errors_, rtol=1e-4)
+    # a sandwich, in which leverage makes more of it
+    np.testing.assert_allclose(weighed.standard_errors_, repeated.standard_errors_, rtol=1e-3)
 
 
 # -- the fit ---------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ from unbin.likelihood.model.moments import (
 )
 from unbin.likelihood.model.order import shares_below
 from unbin.likelihood.model.score import (
+    KnownSums,
     PartSums,
     ScoreSums,
     crossing,
@@ -418,7 +419,7 @@ def infer(
         problem, result, scores, cov, bread @ jacobian.T, float(alive.sum())
     )
     people = problem.group_people
-    known = None if sums.known is None else back.T @ sums.known @ back
+    known = None if sums.known is None else back.T @ sums.known.information @ back
     return LikelihoodFit(
         theta=theta,
         nuisance=nuisance,
@@ -595,7 +596,7 @@ def _add_squares(codes, values, weight, total):  # type: ignore[no-untyped-def]
 def _shares(
     problem: Problem,
     parts: Sequence[FloatArray],
-    known: FloatArray | None,
+    known: KnownSums | None,
     information: FloatArray,
     bread: FloatArray,
 ) -> FloatArray:
@@ -616,7 +617,7 @@ def _shares(
     share: FloatArray = each / np.maximum(each.sum(axis=0), 1e-300)
     if known is None:
         return share
-    own = on_slopes(known) / np.maximum(on_slopes(information), 1e-300)
+    own = on_slopes(known.information) / np.maximum(on_slopes(information), 1e-300)
     return np.asarray(share * (1 - np.clip(own, 0.0, 1.0)))
 
 

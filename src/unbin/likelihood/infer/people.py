@@ -31,6 +31,7 @@ import numpy as np
 from unbin._compiling import njit
 from unbin._typing import FloatArray, Index, IntArray
 from unbin.likelihood.data.problem import Problem
+from unbin.likelihood.model.law import Law
 from unbin.likelihood.model.moments import (
     CellSums,
     Moments,
@@ -43,9 +44,9 @@ from unbin.likelihood.model.score import (
     Evidence,
     ScoreSums,
     evidence,
+    instruments,
     masked,
     unit_variance,
-    variance_of,
 )
 
 
@@ -55,6 +56,7 @@ def score_variance(
     """Return M in two parts: that of people and of noise, and that of random intercepts."""
     p, stacks = len(free), problem.layout.stacks
     assert problem.layout.border is None
+    law = Law.of(problem, free)
 
     def raw(cells: CellSums) -> tuple[Moments, tuple[UnitSums, ...]]:
         others = tuple(units_of(problem, cells, j) for j in range(1, len(stacks)))
@@ -67,17 +69,25 @@ def score_variance(
         reduce(add, each).moments(problem, free, stack, 0)
         for each, stack in zip(others, stacks[1:], strict=True)
     ]
-    weights, noise = [], np.zeros((p, p))
+    own, held = instruments(problem, sums.block_hold, sums.block_along)
+    pulled = held / (1 + problem.block_variance * sums.block_hold)[:, None] - own
+    weights, people = [], np.zeros((p, p))
     levels = np.zeros((problem.codes.shape[1], p))
-    for j, (stack, own) in enumerate(zip(stacks, moments, strict=True)):
+    for j, (stack, each) in enumerate(zip(stacks, moments, strict=True)):
         variance = unit_variance(problem, stack)
-        said = evidence(problem, own, j, variance=variance)
-        weight, more = _weights(problem, j, said, variance)
-        noise += more
+        said = evidence(problem, each, j, values=law.values, variance=variance)
+        bare, shift = _weights(problem, j, said)
+        by_effect = pulled[: len(bare)]
+        if j > 0:
+            along = np.einsum("ul,ulp->up", said.shift, bare)
+            hold = np.einsum("ul,ul->u", said.shift, shift)
+            by_effect = -(variance / (1 + variance * hold))[:, None] * along
+        weight = bare + shift[:, :, None] * by_effect[:, None, :]
+        people += _noise(problem, j, said, weight)
         weights.append(weight)
         if problem.design.sampled:
             n = problem.tables[stack.tables[0]].counts.n
-            average = np.einsum("ul,ulp->up", own.mean / n[:, None], weight)
+            average = np.einsum("ul,ulp->up", each.mean / n[:, None], weight)
             levels += average[stack.unit]
 
     def meat(cells: CellSums) -> tuple[FloatArray, FloatArray]:
@@ -93,15 +103,23 @@ def score_variance(
         return total, along
 
     parts, along = zip(*map_cells(problem, free, meat), strict=True)
-    people = reduce(add, parts) + noise
+    people += reduce(add, parts)
     if sums.sampled is not None:
-        people = people + sums.sampled
+        people += sums.sampled
     pulls = np.concatenate(along)
-    effects = problem.block_variance * _by_block(pulls, problem.plan.group)
+    by_group = _by_block(pulls, problem.plan.group, len(pulled))
+    if sums.known is not None:
+        # each weighs S⁻¹ D + S⁻¹ e c, c of the group it is in
+        hold, towards = sums.known.hold, sums.known.along
+        crossed = towards.T @ pulled
+        people += sums.known.information + crossed + crossed.T + pulled.T @ (hold[:, None] * pulled)
+        by_group += towards + hold[:, None] * pulled
+    effects = problem.block_variance * by_group.T @ by_group
     for t, variance in enumerate(problem.further):
         if variance > 0:
-            effects = effects + variance * _by_block(pulls, problem.codes[t])
-    return people if sums.known is None else people + sums.known, effects
+            each_block = _by_block(pulls, problem.codes[t], len(problem.tables[t].counts.n))
+            effects = effects + variance * each_block.T @ each_block
+    return people, effects
 
 
 def _joined(parts: Sequence[Moments]) -> Moments:
@@ -116,24 +134,27 @@ def _joined(parts: Sequence[Moments]) -> Moments:
     return Moments(slice(first, last), **{name: together(name) for name in names})
 
 
-def _weights(
-    problem: Problem, j: int, said: Evidence, variance: float
-) -> tuple[FloatArray, FloatArray]:
-    """Return W_g of each unit, (U, L, p), and the variance of the score by noise.
+def _weights(problem: Problem, j: int, said: Evidence) -> tuple[FloatArray, FloatArray]:
+    """Return S_g⁻¹ D_g and S_g⁻¹ e_g of each unit, (U, L, p) and (U, L).
 
-    W_g = (S_g + τ² e eᵀ)⁻¹ D_g, 0 for what was not published and for the bin left out.
+    0 for what was not published and for the bin left out.
     """
+    used = problem.stacked[j].used
+    columns = np.concatenate([said.derivative, said.shift[:, :, None]], axis=2)
+    found = np.linalg.solve(masked(said.covariance, used), columns * used[:, :, None])
+    return np.asarray(found[:, :, :-1]), np.asarray(found[:, :, -1])
+
+
+def _noise(problem: Problem, j: int, said: Evidence, weight: FloatArray) -> FloatArray:
+    """Return the variance of the score by noise, and by what is hidden."""
     stacked = problem.stacked[j]
-    used = stacked.used
-    s = masked(variance_of(said, variance), used)
-    weight = np.linalg.solve(s, said.derivative * used[:, :, None])
-    noise = np.zeros((weight.shape[2],) * 2)
+    found = np.zeros((weight.shape[2],) * 2)
     if stacked.noise is not None:
-        noise = np.einsum("ulp,ul,ulq->pq", weight, stacked.noise, weight)
+        found = np.einsum("ulp,ul,ulq->pq", weight, stacked.noise, weight)
     if said.hidden.shape[2]:
-        lost = (said.hidden * used[:, :, None]).swapaxes(1, 2) @ weight
-        noise = noise + np.einsum("uhp,uhq->pq", lost, lost)
-    return np.asarray(weight), np.asarray(noise)
+        lost = (said.hidden * stacked.used[:, :, None]).swapaxes(1, 2) @ weight
+        found = found + np.einsum("uhp,uhq->pq", lost, lost)
+    return np.asarray(found)
 
 
 def _by_cell(
@@ -173,7 +194,6 @@ def _quadratic(covariance: FloatArray, by_cell: FloatArray) -> FloatArray:
     return np.asarray(along.reshape(-1, p).T @ by_cell.reshape(-1, p))
 
 
-def _by_block(pulls: FloatArray, codes: IntArray) -> FloatArray:
-    """Return Σ h hᵀ over blocks, h the sums of the pulls of their cells."""
-    total = np.stack([np.bincount(codes, each) for each in pulls.T], axis=1)
-    return np.asarray(total.T @ total)
+def _by_block(pulls: FloatArray, codes: IntArray, n_blocks: int) -> FloatArray:
+    """Return the sums h of the pulls of the cells of each block, (B, p)."""
+    return np.stack([np.bincount(codes, each, n_blocks) for each in pulls.T], axis=1)

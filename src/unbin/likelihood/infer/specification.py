@@ -83,6 +83,7 @@ from unbin.likelihood.model.score import (
     clusters,
     crossing,
     evidence,
+    instruments,
     known_people,
     left_root,
     masked,
@@ -627,7 +628,7 @@ def _check_together(
         block, _ = whiten(said.covariance, block, used)
     w = said.derivative.shape[2] + added.shape[2]
     white, e, r = block[:, :, :w], block[:, :, w], block[:, :, w + 1]
-    if problem.effects is not None:
+    if problem.effects is not None and plain:
         white = white + e[:, :, None] * _instruments(problem, moments, white, e, p)
     flat = white.reshape(white.shape[0] * white.shape[1], w)
     found = _Part(
@@ -768,6 +769,7 @@ class _Whole:
             total = np.asarray(brought(scores.sum(0)))
             return cls(scores, each["leveraged"], each["told"], squares, total, k, by_groups=True)
         each, squares = _with_known(problem, free, each, squares)
+        each, squares = _not_looked_at(problem, each, squares, p)
         variance, hold, along = problem.block_variance, each["held"], each["along"]
         loose = 1 + variance * hold
         share = variance / loose
@@ -861,6 +863,32 @@ def _with_known(
         at: Any = (home, slice(0, p)) if name in ("scores", "along") else home
         np.add.at(total[name], at, theirs)
     return total, squares
+
+
+def _not_looked_at(
+    problem: Problem, each: dict[str, Any], squares: FloatArray, p: int
+) -> tuple[dict[str, Any], FloatArray]:
+    """Weigh groups whose statistics are expanded around their effects as if not looked at.
+
+    With D_g + e_g cᵀ instead of D_g, as ``_instruments`` does block by block.
+    """
+    if problem.effects is None:
+        return each, squares
+    hold, along = each["held"], each["along"]
+    own, held = instruments(problem, hold, along[:, :p])
+    more = held - own
+    crossed = more.T @ along
+    squares = squares.copy()
+    squares[:p] += crossed
+    squares[:, :p] += crossed.T
+    squares[:p, :p] += more.T @ (hold[:, None] * more)
+    outer = more[:, :, None] * along[:, None, :p]
+    scores, moved = each["scores"].copy(), along.copy()
+    scores[:, :p] += more * each["pulled"][:, None]
+    moved[:, :p] += more * hold[:, None]
+    inside = each["own"] + outer + outer.swapaxes(1, 2)
+    inside += hold[:, None, None] * more[:, :, None] * more[:, None, :]
+    return each | {"scores": scores, "along": moved, "own": inside}, squares
 
 
 def _beyond(

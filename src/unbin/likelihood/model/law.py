@@ -163,7 +163,9 @@ class Law:
         model = self.at(eta, lower, upper, nuisance, covariance, codes)
         if self.values is None:
             return model
-        return self.values.changed(model, self.family, eta, nuisance, rows.codes(tile))
+        unit = self.unit if covariance else None
+        cells = rows.codes(tile)
+        return self.values.changed(model, self.family, eta, nuisance, cells, unit)
 
     def at(
         self,

@@ -116,52 +116,61 @@ class Crossing:
         eta: FloatArray,
         nuisance: FloatArray,
         cells: IntArray,
+        unit: float | None,
     ) -> RowModel:
-        """Return the model of rows in these cells, people below published values at their moves."""
-        below, by_eta = (np.cumsum(v, axis=1)[:, :-1] for v in (model.mean, model.d_eta))
-        by_nuisance = np.cumsum(model.d_nuisance, axis=2)[:, :, :-1]
-        bins = below.shape[1] + 1  # a total comes after them
-        if model.extra.size:
-            bins -= 1
-            below, by_eta = below[:, : bins - 1], by_eta[:, : bins - 1]
-            by_nuisance = by_nuisance[:, :, : bins - 1]
+        """Return the model of rows in these cells, people below published values at their moves.
+
+        ``unit`` is what totals are divided by, where their covariances are wanted.
+        """
+        whole = [model.mean, model.d_eta, *model.d_nuisance]
+        whole += [] if unit is None else [model.extra]
+        last = np.zeros(len(whole))  # of all bins together
+        last[0] = 1.0
+        bins = model.mean.shape[1] - (model.extra.size > 0)  # a total comes after them
+        below = [np.cumsum(values[:, :bins], axis=1)[:, :-1] for values in whole]
         for own in self.tables.values():
             block, place = own.codes[cells], own.place[cells]
             share = own.side / np.maximum(own.side.sum(axis=1, keepdims=True), 1.0)
-            found = [np.zeros(place.shape), np.zeros(place.shape)]
-            moved = np.zeros((len(by_nuisance), *place.shape))
+            found = [np.zeros(place.shape) for _ in whole]
             for e in range(own.side.shape[1]):
-                at = _below(family, eta, own.value[block, e], own.move[block, e], nuisance)
-                weight = share[block, e]
-                found = [a + weight * b for a, b in zip(found, at[:2], strict=True)]
-                moved = moved + weight * at[2]
+                ends = own.value[block, e], own.move[block, e]
+                at = _below(family, eta, *ends, nuisance, len(model.d_nuisance), unit)
+                found = [a + share[block, e] * b for a, b in zip(found, at, strict=True)]
             said = own.said[block]
-            for values, each in zip((below, by_eta, *by_nuisance), (*found, *moved), strict=True):
+            for values, each in zip(below, found, strict=True):
                 kept = np.where(said, each, np.take_along_axis(values, place, axis=1))
                 np.put_along_axis(values, place, kept, axis=1)
-
-        def between(values: FloatArray, last: float, total: FloatArray) -> FloatArray:
-            parts = np.diff(values, axis=-1, prepend=0.0, append=last)
-            return np.concatenate([parts, total], axis=-1)
-
-        return replace(
-            model,
-            mean=between(below, 1.0, model.mean[:, bins:]),
-            d_eta=between(by_eta, 0.0, model.d_eta[:, bins:]),
-            d_nuisance=between(by_nuisance, 0.0, model.d_nuisance[:, :, bins:]),
+        mean, d_eta, *rest = (
+            np.concatenate([np.diff(inside, prepend=0.0, append=end), values[:, bins:]], axis=1)
+            for inside, values, end in zip(below, whole, last, strict=True)
         )
+        extra = model.extra if unit is None else rest.pop()
+        d_nuisance = np.stack(rest) if rest else model.d_nuisance
+        return replace(model, mean=mean, d_eta=d_eta, d_nuisance=d_nuisance, extra=extra)
 
 
 def _below(
-    family: Family, eta: FloatArray, value: FloatArray, move: FloatArray, nuisance: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Return F at values (n, J), eta moved, and its derivatives in eta and nuisance parameters."""
-    upper = value.reshape(-1, 1)
+    family: Family,
+    eta: FloatArray,
+    value: FloatArray,
+    move: FloatArray,
+    nuisance: FloatArray,
+    m: int = 0,
+    unit: float | None = None,
+) -> list[FloatArray]:
+    """Return F at values (n, J), eta moved, and its derivatives in eta and m nuisance parameters.
+
+    With a unit also the covariance of the outcome, in units, with lying below.
+    """
+    upper, at = value.reshape(-1, 1), (eta[:, None] + move).reshape(-1)
     lower = np.full(upper.shape, family.domain.low)
-    model = family.bins((eta[:, None] + move).reshape(-1), lower, upper, nuisance)
-    shape = value.shape
-    nuisances = model.d_nuisance.reshape(-1, *shape)
-    return model.probability.reshape(shape), model.d_eta.reshape(shape), nuisances
+    model = family.bins(at, lower, upper, nuisance)
+    found = [model.probability, model.d_eta, *model.d_nuisance[:m]]
+    if unit is not None:
+        inside = family.bin_means(at, lower, upper, nuisance)
+        apart = np.where(model.probability > 0, inside - family.inverse_link(at)[:, None], 0.0)
+        found.append(model.probability * apart / unit)
+    return [each.reshape(value.shape) for each in found]
 
 
 def find_crossing(problem: Problem, free: FloatArray) -> Crossing:
@@ -251,7 +260,7 @@ def below_sums(
     block = codes[np.repeat(rows.blocks, np.diff(rows.start))]
     shape = (len(rows), -1)
     at = value[block].reshape(shape), move[block].reshape(shape)
-    below, slope, _ = _below(family, rows.eta(theta), *at, nuisance)
+    below, slope = _below(family, rows.eta(theta), *at, nuisance)
     each = (below, slope, below * (1 - below))
     a, b, c = (rows.sums(v).reshape(len(rows.blocks), *value.shape[1:]) for v in each)
     return a, b, c

@@ -106,8 +106,8 @@ class ScoreSums:
         Random intercepts of other partitions, which ``score`` and ``information`` allow for.
     beside : tuple of PartSums
         Of the tables beside the groups.
-    known : (p, p) or None
-        The information of people whose outcome is known.
+    known : KnownSums or None
+        What people whose outcome is known have part in it.
     sampled : (p, p) or None
         What ``information`` is short of because D was estimated from a sample of the people.
     """
@@ -125,7 +125,7 @@ class ScoreSums:
     border: BorderSums | None = None
     further: FurtherSums | None = None
     beside: tuple[PartSums, ...] = ()
-    known: FloatArray | None = None
+    known: KnownSums | None = None
     sampled: FloatArray | None = None
 
     @property
@@ -138,6 +138,21 @@ class ScoreSums:
     def df(self) -> float:
         """Its expectation at the true parameters."""
         return float(self.block_df.sum()) + (0.0 if self.border is None else self.border.df)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSums:
+    """The part of people whose outcome is known in the information and the pulls of groups.
+
+    Attributes
+    ----------
+    information : (p, p)
+    hold, along : (G,), (G, p)
+    """
+
+    information: FloatArray
+    hold: FloatArray
+    along: FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -594,33 +609,26 @@ def left_root(variance: FloatArray, own: FloatArray) -> FloatArray:
 
 def _with_known(
     problem: Problem, law: Law, free: FloatArray, core: PartSums
-) -> tuple[PartSums, FloatArray | None]:
-    """Add people whose outcome is known to their groups; outside all of them each is a group.
-
-    Also returns their information.
-    """
+) -> tuple[PartSums, KnownSums | None]:
+    """Add people whose outcome is known to their groups; outside all of them each is a group."""
     known, home = problem.known, problem.home
     if known is None or home is None:
         return core, None
-    n, width = len(core.pull), core.along.shape[1]
-    outside = home < 0
+    n, p, outside = len(core.pull), len(free), home < 0
     home = np.where(outside, n + np.cumsum(outside) - 1, home)
     own = PartSums.joined(list(_known_parts(problem, law, free)))
-
-    def together(name: str) -> FloatArray:
+    total, added = {}, {}
+    for name in PartSums.__slots__[2:]:
         mine, theirs = getattr(core, name), getattr(own, name)
-        total = np.zeros((n + int(outside.sum()), *mine.shape[1:]))
-        total[:n] = mine
-        at: Any = (home, slice(0, theirs.shape[1])) if theirs.ndim > 1 else home
-        np.add.at(total, at, theirs)
-        return total
-
-    p = len(free)
+        added[name] = np.zeros((n + int(outside.sum()), *mine.shape[1:]))
+        at: Any = (home, slice(0, p)) if theirs.ndim > 1 else home
+        np.add.at(added[name], at, theirs)
+        total[name] = added[name].copy()
+        total[name][:n] += mine
     information = core.information.copy()
     information[:p, :p] += own.information
-    assert width >= p
-    each = {name: together(name) for name in PartSums.__slots__[2:]}
-    return replace(core, information=information, **each), own.information
+    part = KnownSums(own.information, added["hold"], added["along"][:, :p])
+    return replace(core, information=information, **total), part
 
 
 def _known_parts(problem: Problem, law: Law, free: FloatArray) -> Any:
@@ -659,27 +667,37 @@ def known_people(problem: Problem) -> Problem | None:
 def _with_effects(problem: Problem, core: PartSums) -> tuple[FloatArray, FloatArray]:
     """Return scores of groups and the information, random intercepts of groups allowed for.
 
-    Statistics that are expanded around the effect of a group are weighed as if it had not been
-    looked at: the score of a group is that of its shape, whose expectation is 0 whatever the
-    effect, and a_g e_gᵀ S_g⁻¹ r_g / (1 + τ² h_g) with a_g = D_gᵀ S_g⁻¹ e_g / h_g. Expanded around
-    the effect a_g would depend on it, and the expectation of the product would not be 0.
+    With a_g = D_gᵀ S_g⁻¹ e_g / h_g the score is D_gᵀ S_g⁻¹ r_g - a_g e_gᵀ S_g⁻¹ r_g, that of the
+    shape, whose expectation is 0 whatever the effect, and a_g e_gᵀ S_g⁻¹ r_g / (1 + τ² h_g). Where
+    statistics are expanded around the effect of a group a_g in the latter is taken without looking
+    at the group: expanded around the effect it would depend on it, and the expectation of the
+    product would not be 0.
     """
-    variance, pull, hold, along = problem.block_variance, core.pull, core.hold, core.along
-    if variance == 0:
+    if problem.block_variance == 0:
         return core.scores, core.information
-    loose = 1 + variance * hold
-    share = variance / loose
-    scores = core.scores - (share * pull)[:, None] * along
-    information = core.information - along.T @ (along * share[:, None])
-    if problem.effects is None:
-        return scores, information
+    own, held = instruments(problem, core.hold, core.along)
+    loose = 1 + problem.block_variance * core.hold
+    scores = core.scores + (held / loose[:, None] - own) * core.pull[:, None]
+    weight = core.hold[:, None]
+    information = core.information + held.T @ (weight / loose[:, None] * held)
+    return scores, information - own.T @ (weight * own)
+
+
+def instruments(
+    problem: Problem, hold: FloatArray, along: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return a_g of groups, (G, w), and what it is without looking at the group.
+
+    ``hold`` (G,) and ``along`` (G, w) are e_gᵀ S_g⁻¹ e_g and e_gᵀ S_g⁻¹ D_g; people whose outcome
+    is known, outside all groups, come last and are as they are.
+    """
     own = along / np.maximum(hold, NOTHING)[:, None]
+    if problem.effects is None:
+        return own, own
     n, p = problem.effects.along.shape
     held = own.copy()
     held[:n, :p] = np.where((hold[:n] > 0)[:, None], problem.effects.along, own[:n, :p])
-    scores = scores + (held - own) * (pull / loose)[:, None]
-    weight = (hold / loose)[:, None]
-    return scores, information + held.T @ (weight * held) - own.T @ (weight * own)
+    return own, held
 
 
 def _beside(
