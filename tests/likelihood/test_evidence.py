@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize_scalar
 
 import unbin
+from tests.helpers.releases import quantile_release
 from unbin.likelihood.infer import evidence
 from unbin.likelihood.infer.evidence import evidence_ridge
 
@@ -230,3 +231,20 @@ def test_several_tables_have_it_too(tmp_path):
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.shrunk_coef_, model.shrunk_coef_)
     assert again.alpha_ == model.alpha_
+
+
+def test_slopes_of_levels_alone_are_those_without_the_ridge():
+    """The misfit sets their dispersion, which would take up what shrunk slopes leave."""
+    rng = np.random.default_rng(0)
+    county = np.repeat(np.arange(30), 40)
+    X = rng.normal(size=(1200, 3)) + 0.3 * rng.normal(size=(30, 3))[county]
+    y = X @ [0.5, -0.3, 0.2] + rng.normal(size=1200)
+    names, sex = county.astype(str), np.where(X[:, 0] > 0, "m", "f")
+    published = [quantile_release(y, ids).align(ids) for ids in (names, sex)]
+    target = unbin.join(*published)
+    plain, shrunk = (unbin.AggregatedGLM(alpha=alpha).fit(X, target) for alpha in (0, "auto"))
+    np.testing.assert_array_equal(shrunk.coef_, plain.coef_)
+    np.testing.assert_array_equal(shrunk.standard_errors_, plain.standard_errors_)
+    ratio = shrunk.shrunk_coef_ / plain.coef_
+    assert (ratio > 0.5).all()
+    assert (ratio < 1).all()

@@ -78,13 +78,25 @@ def own_cuts(table: Table, codes: IntArray) -> FloatArray:
     return np.concatenate(found, axis=1)
 
 
+def _published(table: Table, domain: Interval) -> FloatArray:
+    """Mark which of a table's own cuts are published whole numbers, (J,), by 1 and 0."""
+    n_cuts = 0 if table.counts.shared else table.counts.n_bins - 1
+    n_values = 0 if table.order is None else table.order.value.shape[1]
+    return np.repeat([0.0, float(domain.integer)], [n_cuts, n_values])
+
+
 def _of_cells(tables: Sequence[Table], codes: IntArray, domain: Interval) -> Grid:
-    """Return bins between the cuts of each cell, sorted; of equal ones both stay."""
+    """Return bins between the cuts of each cell, sorted; of equal ones both stay.
+
+    A published whole number lies between the numbers of people below it and at or below it, and
+    comes before the cut of the same value.
+    """
     n = codes.shape[1]
     shared = shared_cuts(tables)
     own = [own_cuts(table, each) for table, each in zip(tables, codes, strict=True)]
     cuts = np.concatenate([np.broadcast_to(shared, (n, len(shared))), *own], axis=1)
-    turn = np.argsort(cuts, axis=1, kind="stable")
+    later = [np.zeros(len(shared)), *(_published(table, domain) for table in tables)]
+    turn = np.argsort(cuts - 0.5 * np.concatenate(later), axis=1, kind="stable")
     ordered = np.take_along_axis(cuts, turn, axis=1)
     rank = np.argsort(turn, axis=1)  # the bin that each cut ends
     ends, at = [], len(shared)

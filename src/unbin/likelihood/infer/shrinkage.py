@@ -8,6 +8,7 @@ ridge keeps a fit finite, and does not make it one to be trusted: the verdict is
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -91,6 +92,9 @@ def shrink_predictions(
         why = _weakness(result, slopes, Dispersion.of(problem, result, np.zeros(len(slopes))))
     if not why:
         return found
+    acting = partial(ShrunkFit, why=why, lost=lost, lost_why=lost_why, reasons=reasons)
+    if not (failure or problem.tells_spread):
+        return replace(found, shrunk=acting(*_along_the_score(problem, result, slopes)))
     # the way there is without block effects, which come at the end
     plain, none = problem.without_effects(), np.zeros(len(slopes))
     null, floor = pooled_fit(plain, none, tol=tol, max_iter=max_iter), 0.0
@@ -114,22 +118,14 @@ def shrink_predictions(
     as_plain = replace(refined, status=found.status, equation=equation)
     bare = infer(at, as_plain, none, n_features=n_features)
     theta, nuisance = coordinates.split(refined.free)
-    acting = ShrunkFit(
-        theta=theta,
-        nuisance=nuisance,
-        alpha=ridge / problem.n_people,
-        why=why,
-        lost=lost,
-        lost_why=lost_why,
-        reasons=reasons,
-    )
+    shrunk_fit = acting(theta, nuisance, ridge / problem.n_people)
     if found.levels or failure in (_MISPLACED, _ROOTLESS):
-        return replace(found, shrunk=acting)
+        return replace(found, shrunk=shrunk_fit)
     if not (lost_why and failure):
         step = solve_scaled(refined.sums.information, refined.sums.score + penalty * refined.free)
         theta, nuisance = coordinates.split(refined.free + step)
     outside = found.outside
-    return replace(bare, theta=theta, nuisance=nuisance, shrunk=acting, outside=outside)
+    return replace(bare, theta=theta, nuisance=nuisance, shrunk=shrunk_fit, outside=outside)
 
 
 # -- predictions held to the table -----------------------------------------------------------------
@@ -214,6 +210,22 @@ def _levels_left(design: Design, found: LikelihoodFit) -> float:
         for each in (expected * counts.known[:, None], pooled)
     ]
     return gaps[0] / gaps[1] if gaps[1] > 0 else float("nan")
+
+
+def _along_the_score(
+    problem: Problem, result: ScoringResult, slopes: BoolArray
+) -> tuple[FloatArray, FloatArray, float]:
+    """Return theta and nuisance one step with the evidence ridge from the plain root, and alpha.
+
+    Where the dispersion is set by the misfit it would take up what smaller slopes leave.
+    """
+    sums, free = result.sums, result.free
+    phi = Dispersion.of(problem, result, np.zeros(len(free))).phi
+    found = evidence_ridge(sums.information, np.zeros(len(free)), free, slopes, phi)
+    size = NO_SLOPES * problem.n_people if found is None else found.size
+    penalty = np.where(slopes, size, 0.0)
+    step = solve_scaled(sums.information + np.diag(penalty), -penalty * free)
+    return *problem.coordinates.split(free + step), size / problem.n_people
 
 
 def _weakness(result: ScoringResult, slopes: BoolArray, spread: Dispersion) -> str:
