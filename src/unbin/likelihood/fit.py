@@ -27,6 +27,7 @@ from unbin.likelihood.solve.effects import solve_with_effects
 from unbin.likelihood.solve.root import (
     effects_first,
     hold_slopes,
+    near_root,
     refine,
     solve,
     without_unlikely_bins,
@@ -111,8 +112,8 @@ def fit_likelihood(
             signs = problem, result, penalty, n_features
             result, unclear = likeliest_root(*signs, tol, max_iter)
         if result.status in (Status.NOT_CONVERGED, Status.POOLED):
+            rootless = not near_root(result)
             problem, result = effects_first(problem, result, penalty, tol, max_iter)
-            rootless = True
     problem, result = refine(problem, result, penalty, tol, max_iter)
     context = None
     if n_features is not None and n_features < len(design.scale) and testable(problem):
