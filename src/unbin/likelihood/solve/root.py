@@ -264,10 +264,10 @@ def _no_worse(problem: Problem, sums: ScoreSums) -> bool:
     """Tell whether the counts are at least as likely as with slopes of 0.
 
     That cannot be compared where people have offsets, or counts are hidden: they are scored as if
-    they lay in the middle of their intervals.
+    they lay in the middle of their intervals. Nor where outcomes are known, which are not scored.
     """
     hidden = any(table.counts.low is not None for table in problem.tables)
-    if problem.design.has_offset or hidden:
+    if problem.design.has_offset or hidden or problem.known is not None:
         return True
     grid, family = problem.grid, problem.family
     theta, nuisance = problem.coordinates.split(null_point(problem))
