@@ -18,7 +18,7 @@ from scipy.special import expit
 
 import common
 import unbin
-from unbin._watching import Status
+from unbin._watching import Equation
 from unbin.families import get_family
 from unbin.likelihood.data.problem import make_problem
 from unbin.likelihood.model.score import score_sums
@@ -60,10 +60,10 @@ def one_run(cell: Cell, seed: int) -> np.ndarray:
     X, y, blocks = people(cell, seed)
     target = unbin.aggregate(y, blocks, ZERO_ONE).align(blocks)
     exact = common.fit(X, target, "binomial", n_jobs=1)
-    with patch(NOT_USED, lambda problem: problem.counts.n < 0):
+    with patch(NOT_USED, lambda problem: problem.lead.counts.n < 0):
         quasi = common.fit(X, target, "binomial", n_jobs=1)
     found = [x for model in (exact, quasi) for x in (model.coef_[0], model.standard_errors_[0])]
-    return np.array([*found, exact.status_ is Status.EXACT])
+    return np.array([*found, exact.equation_ is Equation.EXACT])
 
 
 def expected_ratio(cell: Cell) -> float:
