@@ -22,7 +22,6 @@ from unbin.likelihood.solve.dispersion import level_error, solve_means
 from unbin.likelihood.solve.effects import (
     Pulls,
     group_df,
-    group_variance,
     separate_variance,
     solve_with_effects,
 )
@@ -137,19 +136,11 @@ def effects_first(
     Effects that are large beside the noise leave slopes to explain levels that they cannot. Near a
     root that scoring did not reach they are those that its slopes leave.
     """
-    start, nothing = result, np.zeros(len(penalty))
-    if near_root(result):
-        df = group_df(problem, Pulls.of(start.sums, nothing), start.sums)
-    else:
+    start = result
+    if not near_root(result):
         start = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
-        df = float((start.sums.block_hold > 0).sum() - 1)
-    variance = group_variance(start.sums, nothing, df)
-    if variance == 0:
-        return problem, result
-    changed = replace(problem, block_variance=variance)
-    cap = _CAUTIOUS * step_scale(problem, start.free)
-    found = solve_score(changed, start.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
-    if not _is_final(changed, found):
+    changed, found = solve_with_effects(problem, start, penalty, tol, max_iter)
+    if changed.block_variance == 0 or not _is_final(changed, found):
         return problem, result
     return changed, replace(found, n_iter=result.n_iter + found.n_iter)
 
