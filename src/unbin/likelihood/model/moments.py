@@ -28,7 +28,7 @@ import numpy as np
 
 from unbin._compiling import njit
 from unbin._linalg import like, namespace
-from unbin._typing import FloatArray, Index, IntArray
+from unbin._typing import BoolArray, FloatArray, Index, IntArray
 from unbin.likelihood.data.layout import Stack
 from unbin.likelihood.data.problem import Problem
 from unbin.likelihood.model.law import Law, tabulated
@@ -237,10 +237,9 @@ def add_expected(problem: Problem, cells: Index, mean: FloatArray, found: list[F
         ends = (np.atleast_2d(side[t]) for side in (problem.grid.first, problem.grid.last))
         first, last = (e[cells] if len(e) > 1 else e for e in ends)
         scale = np.ones(len(codes)) if table.factor is None else table.factor[codes]
-        size = np.arange(table.size)
         _add(
-            codes, np.zeros((len(codes), 1), np.int64), np.zeros(table.size, np.int64), size, first,
-            last, scale[:, None], np.ascontiguousarray(mean)[:, :, None], total[:, :, None],
+            codes, np.zeros((len(codes), 1), np.int64), np.array([0, table.size]), first, last,
+            scale[:, None], np.ascontiguousarray(mean)[:, :, None], total[:, :, None],
         )  # fmt: skip
 
 
@@ -377,10 +376,12 @@ class Folds:
         The unit of each cell, counted from the first one here.
     at : (c, T)
         Where the statistics of a cell's block in each table begin, -1 where it has none.
-    table, k : (S,)
-        Of each statistic of a cell: the table, and its place among those of the table.
+    start : (T + 1,)
+        Where the statistics of each table begin among the S of a cell.
     first, last : (1, S) or (c, S)
-        The bins that it counts.
+        The bins that a statistic counts.
+    single : (T,)
+        Whether the statistics of a table count one bin after the other.
     scale : (c, T)
         What brings the people of a cell to those that each table counts.
     """
@@ -388,10 +389,10 @@ class Folds:
     stack: Stack
     unit: IntArray
     at: IntArray
-    table: IntArray
-    k: IntArray
+    start: IntArray
     first: IntArray
     last: IntArray
+    single: BoolArray
     scale: FloatArray
 
     @classmethod
@@ -410,95 +411,108 @@ class Folds:
             each = [e[cells] if len(e) > 1 else e for e in each]
             n = max(map(len, each))
             ends.append(np.concatenate([np.broadcast_to(e, (n, e.shape[1])) for e in each], axis=1))
+        first, last = ends
+        start = np.cumsum([0, *stack.size])
+        parts = list(zip(start[:-1], start[1:], strict=True))
+        single = [
+            bool((last - first)[:, a:b].max() == 1 and (np.diff(first[:, a:b]) == 1).all())
+            for a, b in parts
+        ]
         return cls(
-            stack,
-            unit,
-            np.stack(at, axis=1),
-            np.repeat(np.arange(len(stack.size)), stack.size),
-            np.concatenate([np.arange(size) for size in stack.size]),
-            ends[0],
-            ends[1],
+            stack, unit, np.stack(at, axis=1), start, first, last, np.array(single),
             np.stack(scale, axis=1),
-        )
+        )  # fmt: skip
 
     def add(self, values: FloatArray, total: FloatArray) -> None:
         """Add values (c, K, w) of cells to the statistics of units (U, L, w)."""
         values = np.ascontiguousarray(values)
-        how = self.unit, self.at, self.table, self.k, self.first, self.last, self.scale
+        how = self.unit, self.at, self.start, self.first, self.last, self.scale
         _add(*how, values, total)
 
     def add_by(self, values: FloatArray, column: IntArray, total: FloatArray) -> None:
         """Add values (c, K) to statistics of units, in a column of each cell (U, L, w)."""
         _add_by(
-            self.unit, self.at, self.table, self.k, self.first, self.last, self.scale, values,
-            column, total,
+            self.unit, self.at, self.start, self.first, self.last, self.scale, values, column,
+            total,
         )  # fmt: skip
 
     def cross(self, other: Folds, values: FloatArray, total: FloatArray) -> None:
         """Add covariances (c, K, K) to those of units with other statistics, (U, L, M)."""
         _cross(
-            self.unit, self.at, self.table, self.k, self.first, self.last, self.scale, other.at,
-            other.table, other.k, other.first, other.last, other.scale, values, total,
+            self.unit, self.at, self.start, self.first, self.last, np.sqrt(self.scale), other.at,
+            other.start, other.first, other.last, np.sqrt(other.scale), other.single,
+            self is other, values, total,
         )  # fmt: skip
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add(unit, at, table, k, first, last, scale, values, total):  # type: ignore[no-untyped-def]
+def _add(unit, at, start, first, last, scale, values, total):  # type: ignore[no-untyped-def]
     for c in range(len(unit)):
         row = c if len(first) > 1 else 0
-        for s in range(len(k)):
-            place = at[c, table[s]]
-            if place < 0:
+        for t in range(len(start) - 1):
+            place, factor = at[c, t] - start[t], scale[c, t]
+            if at[c, t] < 0:
                 continue
-            place += k[s]
-            factor = scale[c, table[s]]
-            for j in range(first[row, s], last[row, s]):
-                for i in range(values.shape[2]):
-                    total[unit[c], place, i] += factor * values[c, j, i]
+            for s in range(start[t], start[t + 1]):
+                for j in range(first[row, s], last[row, s]):
+                    for i in range(values.shape[2]):
+                        total[unit[c], place + s, i] += factor * values[c, j, i]
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _add_by(unit, at, table, k, first, last, scale, values, column, total):  # type: ignore[no-untyped-def]
+def _add_by(unit, at, start, first, last, scale, values, column, total):  # type: ignore[no-untyped-def]
     for c in range(len(unit)):
         row = c if len(first) > 1 else 0
-        for s in range(len(k)):
-            place = at[c, table[s]]
-            if place < 0 or column[c] < 0:
+        for t in range(len(start) - 1):
+            place = at[c, t] - start[t]
+            if at[c, t] < 0 or column[c] < 0:
                 continue
-            entry = 0.0
-            for j in range(first[row, s], last[row, s]):
-                entry += values[c, j]
-            total[unit[c], place + k[s], column[c]] += scale[c, table[s]] * entry
+            for s in range(start[t], start[t + 1]):
+                entry = 0.0
+                for j in range(first[row, s], last[row, s]):
+                    entry += values[c, j]
+                total[unit[c], place + s, column[c]] += scale[c, t] * entry
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def _cross(  # type: ignore[no-untyped-def]
-    unit, at, table, k, first, last, scale, at_2, table_2, k_2, first_2, last_2, scale_2, values,
-    total,
+    unit, at, start, first, last, root, at_2, start_2, first_2, last_2, root_2, single, same,
+    values, total,
 ):  # fmt: skip
+    """``same``: with themselves, of which one half is added up and then mirrored."""
     size = values.shape[1]
     half = np.zeros(size)
     for c in range(len(unit)):
         row = c if len(first) > 1 else 0
         row_2 = c if len(first_2) > 1 else 0
-        for s in range(len(k)):
-            place = at[c, table[s]]
-            if place < 0:
+        for t in range(len(start) - 1):
+            if at[c, t] < 0:
                 continue
-            place += k[s]
-            half[:] = 0.0
-            for j in range(first[row, s], last[row, s]):
-                for i in range(size):
-                    half[i] += values[c, j, i]
-            for t in range(len(k_2)):
-                other = at_2[c, table_2[t]]
-                if other < 0:
-                    continue
-                entry = 0.0
-                for i in range(first_2[row_2, t], last_2[row_2, t]):
-                    entry += half[i]
-                factor = np.sqrt(scale[c, table[s]] * scale_2[c, table_2[t]])
-                total[unit[c], place, other + k_2[t]] += factor * entry
+            for s in range(start[t], start[t + 1]):
+                here = total[unit[c], at[c, t] + s - start[t]]
+                half[:] = 0.0
+                for j in range(first[row, s], last[row, s]):
+                    for i in range(size):
+                        half[i] += root[c, t] * values[c, j, i]
+                for u in range(t if same else 0, len(start_2) - 1):
+                    other, factor = at_2[c, u], root_2[c, u]
+                    if other < 0:
+                        continue
+                    if single[u]:
+                        begin = first_2[row_2, start_2[u]]
+                        for k in range(start_2[u + 1] - start_2[u]):
+                            here[other + k] += factor * half[begin + k]
+                        continue
+                    for k in range(start_2[u], start_2[u + 1]):
+                        entry = 0.0
+                        for i in range(first_2[row_2, k], last_2[row_2, k]):
+                            entry += half[i]
+                        here[other + k - start_2[u]] += factor * entry
+    if same:
+        for u in range(len(total)):
+            for i in range(total.shape[1]):
+                for j in range(i):
+                    total[u, i, j] = total[u, j, i]
 
 
 @dataclass(frozen=True, slots=True)
