@@ -193,9 +193,35 @@ class Problem:
             return changed
         return replace(changed, known=_recounted(self.known, changed.grid))
 
+    def with_effects(
+        self, variance: float, further: tuple[float, ...] = (), effects: Effects | None = None
+    ) -> Problem:
+        """Return the problem with other random intercepts: of groups, and of tables' blocks."""
+        changed = replace(self, block_variance=variance, further=further, effects=effects)
+        return self._keep(changed, *_OF_GROUPS, "layout", "stacked")
+
     def without_effects(self) -> Problem:
         """Return the problem without random intercepts."""
-        return replace(self, block_variance=0.0, further=(), effects=None)
+        return self.with_effects(0.0)
+
+    def of_groups(self) -> Problem:
+        """Return the problem of the tables that are stacked by group, without the others."""
+        if not (self.plan.border or self.plan.beside):
+            return self
+        plan = replace(self.plan, border=(), beside=())
+        return self._keep(replace(self, plan=plan, further=()), *_OF_GROUPS)
+
+    def _keep(self, changed: Problem, *names: str) -> Problem:
+        """Give what is known of this problem to one of which it holds as well."""
+        known = {name: self.__dict__[name] for name in names if name in self.__dict__}
+        changed.__dict__.update(known)
+        return changed
+
+
+_OF_GROUPS = (
+    "grid", "coordinates", "unit", "_merged", "group_people", "within_groups", "above_groups",
+)  # fmt: skip
+"""What a problem works out once, whatever effects there are and whatever crosses groups."""
 
 
 @dataclass(frozen=True, slots=True)

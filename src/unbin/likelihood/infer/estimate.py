@@ -463,7 +463,7 @@ def _fitted_tables(
     """
     free, sums = result.free, result.sums
     # what is expected without looking at the groups themselves
-    plain = replace(problem, effects=None)
+    plain = problem.with_effects(problem.block_variance, problem.further)
     mean = sums.mean if problem.effects is None else expected_statistics(plain, free)
     n_theta = problem.coordinates.n_theta
     if problem.alone and problem.known is None:

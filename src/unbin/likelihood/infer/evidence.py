@@ -195,6 +195,7 @@ class Dispersion:
         """Return the dispersion at a result, with the quasi-score without the ridge there."""
         sums = result.sums
         left, df = misfit_beside_effects(problem, sums)
+        left -= float(unpenalised @ solve_scaled(sums.information, unpenalised))
         pulls = Pulls.of(sums, unpenalised)
         levels, free = 1.0, group_df(problem, pulls, sums)
         if problem.layout.plain or len(pulls.hold) >= FEWEST_GROUPS:

@@ -18,7 +18,7 @@ full score reads slopes off the shape of histograms.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -107,7 +107,10 @@ def location_score(
 
     ``held``: with nuisance parameters that are given.
     """
-    plain, values = replace(problem, effects=None), level_values(problem)
+    plain, values = (
+        problem.with_effects(problem.block_variance, problem.further),
+        level_values(problem),
+    )
 
     def weigh(sums: CellSums) -> tuple[LocationPart, UnitSums | None, Crossing | None]:
         moments = groups_of(plain, free, sums)

@@ -20,6 +20,7 @@ looked up in a table of their law, or where that does not pay, worked on in tile
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -413,7 +414,7 @@ class Folds:
             ends.append(np.concatenate([np.broadcast_to(e, (n, e.shape[1])) for e in each], axis=1))
         first, last = ends
         start = np.cumsum([0, *stack.size])
-        parts = list(zip(start[:-1], start[1:], strict=True))
+        parts = itertools.pairwise(start)
         single = [
             bool((last - first)[:, a:b].max() == 1 and (np.diff(first[:, a:b]) == 1).all())
             for a, b in parts
@@ -479,7 +480,7 @@ def _cross(  # type: ignore[no-untyped-def]
     unit, at, start, first, last, root, at_2, start_2, first_2, last_2, root_2, single, same,
     values, total,
 ):  # fmt: skip
-    """``same``: with themselves, of which one half is added up and then mirrored."""
+    """Add covariances; of statistics with the ``same`` ones a half, which is then mirrored."""
     size = values.shape[1]
     half = np.zeros(size)
     for c in range(len(unit)):

@@ -67,8 +67,8 @@ from unbin.rows.rows import kernel
 _MOST_LOST = 0.95
 """Hidden counts and sampling take at most this share of the information in any direction."""
 _TOLD = 1e-4
-"""Share of its variance that is left of a direction of the border from which on it adds to df: of
-one that groups determine their jitter leaves less."""
+"""Share of its variance that is left of a direction of the border from which on it adds to Q, df.
+Of one that groups determine, jitter and noise that is next to none leave less."""
 _NOBODY = 1e-12
 """Share of people that is rounding: all are expected in the bin."""
 _LEAST_BEFORE = 0.05
@@ -588,8 +588,10 @@ def _border(
     root = left_root(variance[np.ix_(used, used)], before)
     white = root @ own[used]
     hidden, residual = root @ said.hidden[0][used], white[:, width]
-    misfit = float(residual @ residual) - float(((hidden.T @ residual) ** 2).sum())
     told = (root**2 @ before) < 1 / _TOLD
+    misfit = float((residual[told] ** 2).sum()) - float(
+        ((hidden[told].T @ residual[told]) ** 2).sum()
+    )
     df = float(told.sum()) - float((hidden[told] ** 2).sum())
     return BorderSums(white[:, :width], residual, misfit, df)
 

@@ -55,6 +55,8 @@ from unbin.likelihood.solve.start import step_scale
 from unbin.likelihood.thresholds import EFFECTS_LEVEL, FEWEST_GROUPS, LARGEST_PARTITION
 
 _ROUNDS = 8
+_ENDLESS = 100.0
+"""Standard deviation of effects, in first steps, that no effects have: they do not explain it."""
 _MOVES = 10
 _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share, and effects by less than twice this share of
@@ -255,12 +257,17 @@ def solve_with_effects(
     """Solve again with random intercepts of the partitions where they show.
 
     Rounds on the way need not end at a root, the last must: without it the fit without effects is
-    given, which claims more than it knows and is called not converged.
+    given, which claims more than it knows and is called not converged. Of several tables its misfit
+    says so: numbers that contradict each other, as with noise of which nothing is said, leave
+    groups apart whatever their effects are.
     """
     found, reached = problem, result
     candidates = _candidates(problem)
     for _ in range(_ROUNDS):
         variances, passes = _variances(found, reached, penalty, candidates)
+        if np.sqrt(max(variances)) > _ENDLESS * step_scale(found, reached.free)[0]:
+            reached = replace(reached, status=Status.NOT_CONVERGED)
+            break
         changed, more = _expanded(found, variances, reached.free, penalty)
         if _settled(found, changed) and reached.status.converged:
             break
@@ -272,7 +279,8 @@ def solve_with_effects(
             return problem, replace(result, status=Status.INTERRUPTED)
     if reached.status.converged:
         return found, reached
-    return problem, replace(result, status=Status.NOT_CONVERGED, n_iter=reached.n_iter)
+    status = Status.NOT_CONVERGED if problem.layout.plain else result.status
+    return problem, replace(result, status=status, n_iter=reached.n_iter)
 
 
 def _candidates(problem: Problem) -> tuple[int, ...]:
@@ -351,11 +359,12 @@ def _expanded(
     """
     variance, *further = variances
     own = tuple(further) if any(further) else ()
-    plain = replace(problem, block_variance=variance, further=own, effects=None)
+    plain = problem.with_effects(variance, own)
     curved = any(t.counts.informative or t.means is not None for t in problem.tables)
     if variance == 0 or not curved:
         return plain, 0
-    sums, cap = score_sums(plain, free, penalty), step_scale(problem, free)[0]
+    alone = plain.of_groups()
+    sums, cap = score_sums(alone, free, penalty), step_scale(problem, free)[0]
     n = len(problem.group_people)
     along = (sums.block_along / np.maximum(sums.block_hold, NOTHING)[:, None])[:n]
     none = np.zeros(n)
@@ -364,14 +373,14 @@ def _expanded(
         effects = replace(problem.effects, along=along)
     passes = 1
     while passes <= _MOVES:
-        sums = score_sums(replace(plain, effects=effects), free, penalty)
+        sums = score_sums(alone.with_effects(variance, effects=effects), free, penalty)
         passes += 1
         loose = (1 + variance * sums.block_hold)[:n]
         step = np.clip(variance * sums.block_pull[:n] / loose - effects.move, -cap, cap)
         effects = Effects(effects.move + step, np.sqrt(variance / loose), along)
         if (np.abs(step) <= _SETTLED * effects.sd).all():
             break
-    return replace(plain, effects=effects), passes
+    return plain.with_effects(variance, own, effects), passes
 
 
 def _settled(problem: Problem, changed: Problem) -> bool:

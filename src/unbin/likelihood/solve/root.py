@@ -121,7 +121,7 @@ def _separate_effects(
     variance = separate_variance(result.sums)
     if variance == 0:
         return problem, result
-    changed = replace(problem, block_variance=variance)
+    changed = problem.with_effects(variance)
     again = solve_means(changed, result.free, penalty, tol=tol, max_iter=max_iter)
     if again.status is not Status.CONVERGED:
         return problem, result
