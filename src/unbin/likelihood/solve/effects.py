@@ -383,6 +383,12 @@ def _expanded(
     return plain.with_effects(variance, own, effects), passes
 
 
+def is_settled(problem: Problem, result: ScoringResult, penalty: FloatArray) -> bool:
+    """Tell whether a further round would change nothing."""
+    variances, _ = _variances(problem, result, penalty, _candidates(problem))
+    return _settled(problem, _expanded(problem, variances, result.free, penalty)[0])
+
+
 def _settled(problem: Problem, changed: Problem) -> bool:
     """Tell whether neither the variances of effects nor any of these change any more."""
     before = np.array([problem.block_variance, *_further(problem)])

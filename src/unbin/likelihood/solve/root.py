@@ -22,6 +22,7 @@ from unbin.likelihood.solve.dispersion import level_error, solve_means
 from unbin.likelihood.solve.effects import (
     Pulls,
     group_df,
+    is_settled,
     separate_variance,
     solve_with_effects,
 )
@@ -141,6 +142,8 @@ def effects_first(
         start = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
     changed, found = solve_with_effects(problem, start, penalty, tol, max_iter)
     if changed.block_variance == 0 or not _is_final(changed, found):
+        return problem, result
+    if not is_settled(changed, found, penalty):
         return problem, result
     return changed, replace(found, n_iter=result.n_iter + found.n_iter)
 
