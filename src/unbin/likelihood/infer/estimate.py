@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import reduce
 from operator import add
+from typing import Any
 
 import numpy as np
 from scipy.special import chdtrc
@@ -43,7 +44,6 @@ from unbin.likelihood.infer.specification import Specification, Test, specify, t
 from unbin.likelihood.model.moments import (
     CellSums,
     Folds,
-    UnitSums,
     expected_statistics,
     map_cells,
     units_of,
@@ -415,7 +415,7 @@ def infer(
     jacobian, back = coordinates.jacobian(free), coordinates.inverse_jacobian(free)
     cov = jacobian @ cov @ jacobian.T
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    tables, fits = _fitted_tables(
+    tables, fits, mean = _fitted_tables(
         problem, result, scores, cov, bread @ jacobian.T, float(alive.sum())
     )
     people = problem.group_people
@@ -432,7 +432,7 @@ def infer(
         equation=result.equation,
         n_iter=result.n_iter,
         path=result.path,
-        counts=_everybody(problem, tables, theta, nuisance),
+        counts=_everybody(problem, tables, mean, theta, nuisance),
         block_sd=float(np.sqrt(problem.block_variance + sum(problem.further))),
         block_average=average_effect(sums, problem.block_variance, people),
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
@@ -456,8 +456,8 @@ def _fitted_tables(
     cov: FloatArray,
     bread: FloatArray,
     n_fitted: float,
-) -> tuple[tuple[FittedTable, ...], GoodnessOfFit]:
-    """Return what the fit says of each table, and how well it fits all of them.
+) -> tuple[tuple[FittedTable, ...], GoodnessOfFit, FloatArray]:
+    """Return what the fit says of each table, how well it fits all of them, and Σ q of everybody.
 
     ``scores`` (G, p) are those of groups, ``bread`` is J⁻¹ times the jacobian.
     """
@@ -472,8 +472,8 @@ def _fitted_tables(
         moved = influence(scores @ bread, cov, n_theta)
         share = np.ones(len(problem.design.scale))
         own = _fitted(problem, free, 0, mean[0], misfit, df, residual, scores, moved, share)
-        return (own,), goodness(misfit, df, float(df.sum()) - n_fitted)
-    parts = _apart(plain, free)
+        return (own,), goodness(misfit, df, float(df.sum()) - n_fitted), mean[0].sum(axis=0)
+    parts, everybody = _apart(plain, free)
     held = [part.information for part in parts]
     shares = _shares(problem, held, sums.known, sums.information, bread)
     tables = []
@@ -492,7 +492,7 @@ def _fitted_tables(
     misfits += [parts[t].misfit for t in problem.plan.beside]
     expected += [parts[t].df for t in problem.plan.beside]
     misfit, df = np.concatenate(misfits), np.concatenate(expected)
-    return tuple(tables), goodness(misfit, df, float(df.sum()) - n_fitted)
+    return tuple(tables), goodness(misfit, df, float(df.sum()) - n_fitted), everybody
 
 
 def _fitted(
@@ -534,33 +534,39 @@ def _fitted(
     )
 
 
-def _apart(problem: Problem, free: FloatArray) -> list[PartSums]:
-    """Return what the blocks of each table say on their own, all random intercepts allowed for."""
+def _apart(problem: Problem, free: FloatArray) -> tuple[list[PartSums], FloatArray]:
+    """Return what the blocks of each table say on their own, all random intercepts allowed for.
+
+    Also Σ q of everybody.
+    """
     every = tuple(range(len(problem.tables)))
     apart = replace(problem, plan=Plan(problem.plan.core, (), every, problem.plan.group))
-    stacks = apart.layout.beside
+    partitions = [(problem.plan.group, problem.block_variance)]
+    partitions += [(problem.codes[s], v) for s, v in enumerate(problem.further)]
 
-    def raw(sums: CellSums) -> tuple[tuple[UnitSums, ...], CellSums]:
-        return tuple(units_of(apart, sums, 1 + t) for t in every), sums
-
-    found = list(map_cells(apart, free, raw))
-    totals = [reduce(add, each) for each in zip(*(units for units, _ in found), strict=True)]
-    parts = []
-    for t, (stack, total) in enumerate(zip(stacks, totals, strict=True)):
-        moments = total.moments(apart, free, stack, 0)
-        shared = np.zeros_like(moments.covariance)
-        partitions = [(problem.plan.group, problem.block_variance)]
-        partitions += [(problem.codes[s], v) for s, v in enumerate(problem.further)]
-        for _, sums in found:
+    def of_cells(sums: CellSums) -> tuple[Any, ...]:
+        units = tuple(units_of(apart, sums, 1 + t) for t in every)
+        shared = []
+        for stack, own in zip(apart.layout.beside, units, strict=True):
+            shared.append(np.zeros_like(own.covariance))
             for codes, variance in partitions:
                 if variance > 0:
-                    _add_effects(apart, stack, sums, codes, variance, shared)
-        values = found[0][1].values
-        said = evidence(apart, moments, 1 + t, values=values, variance=0.0, effects=shared)
+                    _add_effects(apart, stack, sums, codes, variance, own.units, shared[-1])
+        return units, shared, sums.mean.sum(axis=0), sums.values
+
+    units, shared, mean, values = zip(*map_cells(apart, free, of_cells), strict=True)
+    parts = []
+    for t, stack in enumerate(apart.layout.beside):
+        moments = reduce(add, (each[t] for each in units)).moments(apart, free, stack, 0)
+        effects = np.zeros_like(moments.covariance)
+        for each, own in zip(units, shared, strict=True):
+            effects[each[t].units] += own[t]
+        said = evidence(apart, moments, 1 + t, values=values[0], variance=0.0, effects=effects)
         arrays = said.derivative, said.shift, said.hidden, said.residual
         used = apart.stacked[1 + t].used
-        parts.append(part_sums(score_blocks(said.covariance + shared, *arrays, used), said.spread))
-    return parts
+        scored = score_blocks(said.covariance + effects, *arrays, used)
+        parts.append(part_sums(scored, said.spread))
+    return parts, np.sum(mean, axis=0)
 
 
 def _add_effects(
@@ -569,6 +575,7 @@ def _add_effects(
     sums: CellSums,
     codes: IntArray,
     variance: float,
+    units: IntArray,
     total: FloatArray,
 ) -> None:
     """Add what random intercepts of some blocks contribute to the covariance of a stack's units.
@@ -576,7 +583,7 @@ def _add_effects(
     Those of the same block in several chunks of cells count as different ones, which is rare.
     """
     cells = sums.cells
-    unit, code = stack.unit[cells], codes[cells]
+    unit, code = np.searchsorted(units, stack.unit[cells]), codes[cells]
     pairs, place = np.unique(unit * (np.int64(codes.max()) + 1) + code, return_inverse=True)
     shift = np.zeros((len(pairs), stack.n_statistics))
     folds = Folds.of(problem, stack, cells, place)
@@ -632,17 +639,20 @@ def _log_score(tables: Sequence[FittedTable]) -> float:
 def _everybody(
     problem: Problem,
     tables: Sequence[FittedTable],
+    mean: FloatArray,
     theta: FloatArray,
     nuisance: FloatArray,
 ) -> PublishedCounts:
     """Return the counts of a single table; of several those expected in the bins of all."""
     if len(tables) == 1:
         return tables[0].counts
-    design, domain = problem.design, problem.family.domain
-    lower, upper = bins_between(shared_cuts(problem.tables), domain)
-    args = problem.family, lower, upper, theta, nuisance
-    parts = design.by_block(count_sums, *args, then=lambda _, sums: sums[0].sum(axis=0))
-    count = np.sum(list(parts), axis=0)
+    design, grid = problem.design, problem.grid
+    lower, upper, count = grid.lower, grid.upper, mean[: grid.n_bins]
+    if grid.lower.ndim > 1:  # bins of their own do not add up
+        lower, upper = bins_between(shared_cuts(problem.tables), problem.family.domain)
+        args = problem.family, lower, upper, theta, nuisance
+        parts = design.by_block(count_sums, *args, then=lambda _, sums: sums[0].sum(axis=0))
+        count = np.sum(list(parts), axis=0)
     people, known = np.array([design.n_people]), np.ones(1, dtype=bool)
     return PublishedCounts(people, lower, upper, count[None], known)
 
