@@ -73,7 +73,7 @@ def raking_of_targets(eta, aligned, family, nuisance, weights=None, **how):
     names = Tables(("county", "age", "sex", "other")[: len(aligned)], released)
     counts = [published_counts(r, family.domain, **how) for r in released]
     fitted = design.scale, np.asarray(nuisance)
-    return JointRaking.of(design, cells.codes, names, counts, family, *fitted)
+    return JointRaking(design, cells.codes, names, counts, family, *fitted)
 
 
 def three_tables(family="gaussian", seed=0, n=3600, n_counties=60):
@@ -150,7 +150,8 @@ def test_one_table_is_raked_as_ever(family):
     if family == "ordinal":
         nuisance = inner_edges(tables)
     joint = raking_of(eta, tables, ids, family, nuisance)
-    alone = Raking(joint.eta, joint.start, joint.order, joint.counts[0], joint.family, nuisance)
+    rows = joint.counted
+    alone = Raking(joint.eta, rows.start, rows.order, rows.counts[0], joint.family, nuisance)
     np.testing.assert_allclose(joint.shares(), alone.shares(), atol=1e-8)
     np.testing.assert_allclose(joint.mean(), alone.mean(), rtol=1e-7, atol=1e-7)
 
@@ -492,7 +493,7 @@ def test_a_sample_is_raked_to_tables_of_everybody(hidden):
     raking = raking_of_targets(eta[asked], aligned, "gaussian", nuisance, weights, smallest=1)
     assert raking.unmet == ()
     share, people = raking.shares(), np.empty(len(weights))
-    people[raking.order] = raking.people
+    people[raking.counted.order] = raking.counted.people
     assert np.abs(np.log(people / weights)).max() < 1.5
     upper = np.append(inner_edges(tables), np.inf)
     for table, blocks in zip(told, some, strict=True):

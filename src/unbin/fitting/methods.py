@@ -327,7 +327,7 @@ def _imputed(
     counts = [fit.counts for fit in found.tables]
     posterior = Posterior(design, family, found)
     theta, nuisance = found.theta, found.nuisance
-    return JointRaking.of(design, codes, release, counts, family, theta, nuisance, posterior)
+    return JointRaking(design, codes, release, counts, family, theta, nuisance, posterior)
 
 
 def matching_fit(

@@ -32,7 +32,7 @@ import numpy as np
 
 from unbin._blocks import Span, block_of_rows, segment_start, spans_of
 from unbin._compiling import njit
-from unbin._typing import BinArray, FloatArray, IntArray, TextArray
+from unbin._typing import BinArray, FloatArray, IntArray
 from unbin.exceptions import RakingWarning
 from unbin.families import Family, Interval
 from unbin.likelihood.data.counts import PublishedCounts, bins_holding
@@ -133,32 +133,11 @@ class _Bins:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
-    """Outcomes that are known, whatever tables say.
+class Counted:
+    """The rows that tables count, block by block of the first table.
 
     Attributes
     ----------
-    rows : (m,)
-        Of X.
-    values : (m,)
-    """
-
-    rows: IntArray
-    values: FloatArray
-
-
-@dataclass(frozen=True)
-class JointRaking:
-    """What is needed to impute the targets of rows that several tables count.
-
-    The factors are found once, when first asked for: that holds two arrays of n × K numbers, K the
-    refined bins, and integers of n × K for each table where blocks have bins of their own. Means
-    and draws then work on some blocks of the first table at a time.
-
-    Attributes
-    ----------
-    eta : (n,)
-        Block by block of the first table, of the rows that tables count.
     start : (B + 1,)
     order, places : (n,)
         The row of X, and of the design, at each place.
@@ -168,91 +147,91 @@ class JointRaking:
         The block of each row in every table.
     counts : tuple of PublishedCounts
         What to meet; blocks that are not known, and counts with noise, are not met.
-    names : tuple of str
-        Of the tables.
-    blocks : tuple of (B_t,)
-        Names of the blocks of every table.
-    family : Family
-    nuisance : (m,)
-        Thresholds of an ordinal family are those of the refined bins.
-    settled : Settled or None
-        Outcomes that are known.
-    posterior : Posterior or None
-        What draws take parameters and effects of blocks from; None to take the estimates.
     """
 
-    eta: FloatArray
     start: IntArray
     order: IntArray
     places: IntArray
     people: FloatArray
     codes: tuple[IntArray, ...]
     counts: tuple[PublishedCounts, ...]
-    names: tuple[str, ...]
-    blocks: tuple[TextArray, ...]
+
+
+@dataclass(frozen=True)
+class JointRaking:
+    """What is needed to impute the targets of rows that several tables count.
+
+    Rows are put in order, and the factors found, once, when first asked for: that holds two arrays
+    of n × K numbers, K the refined bins, and integers of n × K for each table where blocks have
+    bins of their own. Means and draws then work on some blocks of the first table at a time.
+
+    Attributes
+    ----------
+    design : Design
+    cells : (T, C) or None
+        The block of the design's cells in each table; None where these are its blocks.
+    tables : Tables
+        Aligned.
+    fitted : sequence of PublishedCounts
+        As fitted, table by table; a family of free shape takes its bins from them.
+    family : Family
+    theta : (design.n_parameters,)
+    nuisance : (m,)
+        Thresholds of an ordinal family are those of the refined bins.
+    posterior : Posterior or None
+        What draws take parameters and effects of blocks from; None to take the estimates.
+    drawn : (n,) or None
+        Linear predictors that were drawn; None for those of theta.
+    """
+
+    design: Design
+    cells: IntArray | None
+    tables: Tables
+    fitted: Sequence[PublishedCounts]
     family: Family
+    theta: FloatArray
     nuisance: FloatArray
-    settled: Settled | None = None
     posterior: Posterior | None = None
+    drawn: FloatArray | None = None
 
-    @classmethod
-    def of(
-        cls,
-        design: Design,
-        cells: IntArray | None,
-        tables: Tables,
-        counts: Sequence[PublishedCounts],
-        family: Family,
-        theta: FloatArray,
-        nuisance: FloatArray,
-        posterior: Posterior | None = None,
-    ) -> JointRaking:
-        """Return the raking of a fit, to all that was published.
-
-        Parameters
-        ----------
-        design : Design
-        cells : (T, C) or None
-            The block of the design's cells in each table; None where these are its blocks.
-        tables : Tables
-            Aligned.
-        counts : sequence of PublishedCounts
-            As fitted, table by table; a family of free shape takes its bins from them.
-        family : Family
-        theta : (design.n_parameters,)
-        nuisance : (m,)
-        posterior : Posterior, optional
-        """
+    @cached_property
+    def counted(self) -> Counted:
+        """The rows that tables count."""
+        design, tables = self.design, self.tables
         assert design.order is not None
-        rows, known = design.in_memory(), tables.known
+        rows = design.in_memory()
         weights = np.ones(len(rows)) if rows.weights is None else rows.weights
         counted = weights > 0
         cell = block_of_rows(design.start, np.int32)
+        cells = self.cells
         codes = [cell] if cells is None else [each.astype(np.int32)[cell] for each in cells]
         order = np.argsort(codes[0], kind="stable")
         order = order[counted[order]]
         codes = [each[order] for each in codes]
-        pairs = zip(tables.releases, counts, strict=True)
-        met = [counts_to_meet(release, family, fitted) for release, fitted in pairs]
+        pairs = zip(tables.releases, self.fitted, strict=True)
+        met = [counts_to_meet(release, self.family, fitted) for release, fitted in pairs]
         people = calibrate(weights[order], codes, met)
-        settled = None
-        if known is not None and known.rows is not None:
-            settled = Settled(known.rows, known.values)
-        return cls(
-            eta=design.eta(theta)[order],
+        return Counted(
             start=segment_start(codes[0], len(tables.first)),
             order=design.order[order],
             places=order,
             people=people,
             codes=tuple(codes),
             counts=tuple(map(partial(for_people, people), codes, met)),
-            names=tables.names,
-            blocks=tuple(release.blocks for release in tables.releases),
-            family=family,
-            nuisance=nuisance,
-            settled=settled,
-            posterior=posterior,
         )
+
+    @cached_property
+    def eta(self) -> FloatArray:
+        """Their linear predictors, (n,)."""
+        if self.drawn is not None:
+            return self.drawn
+        return self.design.eta(self.theta)[self.counted.places]
+
+    @property
+    def _settled(self) -> tuple[IntArray, FloatArray] | None:
+        """Rows of X whose outcome is known, and these, whatever tables say."""
+        known = self.tables.known
+        return None if known is None or known.rows is None else (known.rows, known.values)
 
     @property
     def unmet(self) -> tuple[Unmet, ...]:
@@ -279,17 +258,21 @@ class JointRaking:
         for span, _, share in self._shares():
             result[span.rows] = share
         found = np.full((self._n_rows, self._n_bins), np.nan)
-        found[self.order] = result
+        found[self.counted.order] = result
         return found
 
     def draw(self, rng: np.random.Generator) -> FloatArray:
         """Return one draw of every target, in the order of X, with the first table's counts."""
-        check_persons(self.people)
+        check_persons(self.counted.people)
         own = self._redrawn(rng)
-        y, known, count = np.empty(len(self.eta)), self.counts[0].known, own._solution.count
+        y, known, count = (
+            np.empty(len(self.eta)),
+            self.counted.counts[0].known,
+            own._solution.count,
+        )
         for span, bins, share in own._shares():
             blocks, held = slice(span.first, span.last), bins.held[0]
-            start = self.start[span.first : span.last + 1] - self.start[span.first]
+            start = self.counted.start[span.first : span.last + 1] - self.counted.start[span.first]
             coarse = _by_bin(share, held, count.shape[1])
             drawn = draw_bins(coarse, start, count[blocks], known[blocks], rng)
             fine = _draw_within(share, held, drawn, rng.random(len(share)))
@@ -304,8 +287,10 @@ class JointRaking:
         if self.posterior is None or not len(self.eta):
             return self
         eta, nuisance = self.posterior.draw(rng)
-        eta = eta[self.places]
-        tables = list(zip(self.codes, self.counts, self.posterior.block_sd, strict=True))
+        eta = eta[self.counted.places]
+        tables = list(
+            zip(self.counted.codes, self.counted.counts, self.posterior.block_sd, strict=True)
+        )
         effects = [np.zeros(len(eta)) for _ in tables]
         for _ in range(_ROUNDS if sum(sd > 0 for *_, sd in tables) > 1 else 1):
             for t, (codes, counts, sd) in enumerate(tables):
@@ -317,7 +302,9 @@ class JointRaking:
                 own = self._nuisance_of(counts, nuisance)
                 drawn = draw_effects(self.family, others[order], start, counts, own, sd, rng)
                 effects[t] = drawn[codes]
-        return replace(self, eta=sum(effects, eta), nuisance=nuisance, posterior=None)
+        found = replace(self, drawn=sum(effects, eta), nuisance=nuisance, posterior=None)
+        found.__dict__["counted"] = self.counted
+        return found
 
     def _nuisance_of(self, counts: PublishedCounts, nuisance: FloatArray) -> FloatArray:
         """Return the nuisance parameters of a table: of thresholds, those at its own cuts."""
@@ -328,17 +315,16 @@ class JointRaking:
     @property
     def _n_rows(self) -> int:
         """Rows of X."""
-        if self.settled is None:
-            return len(self.order)
-        return len(np.union1d(self.order, self.settled.rows))
+        order = self.counted.order
+        return len(order if self._settled is None else np.union1d(order, self._settled[0]))
 
     def _in_order_of_x(self, values: FloatArray, *, log: bool = False) -> FloatArray:
         """Put values of the rows that tables count into the order of X, beside those known."""
         found = np.empty(self._n_rows)
-        found[self.order] = values
-        if self.settled is not None:
-            known = self.settled.values
-            found[self.settled.rows] = np.exp(known) if log else known
+        found[self.counted.order] = values
+        if self._settled is not None:
+            rows, known = self._settled
+            found[rows] = np.exp(known) if log else known
         return found
 
     def _bin_means(self, span: Span, bins: _Bins, *, log: bool) -> FloatArray:
@@ -356,14 +342,14 @@ class JointRaking:
 
     def _pooled(self, bins: _Bins) -> PublishedCounts:
         """Return the people in each refined bin, which all blocks share."""
-        ends = [(counts.lower[0], counts.upper[-1]) for counts in self.counts]
+        ends = [(counts.lower[0], counts.upper[-1]) for counts in self.counted.counts]
         counts = PublishedCounts(
-            n=whole_people(self.people.sum(keepdims=True)),
+            n=whole_people(self.counted.people.sum(keepdims=True)),
             lower=bins.lower,
             upper=bins.upper,
             count=self._solution.pooled[None],
             known=np.array([True]),
-            whole=all(counts.whole for counts in self.counts),
+            whole=all(counts.whole for counts in self.counted.counts),
         )
         return counts.within(Interval(max(low for low, _ in ends), min(high for _, high in ends)))
 
@@ -372,24 +358,26 @@ class JointRaking:
     @cached_property
     def _grid(self) -> FloatArray:
         """The cuts of all tables whose blocks share their bins."""
-        cuts = [counts.cuts() for counts in self.counts if counts.shared]
+        cuts = [counts.cuts() for counts in self.counted.counts if counts.shared]
         return np.unique(np.concatenate([*cuts, np.zeros(0)]))
 
     @property
     def _shared(self) -> bool:
-        return all(counts.shared for counts in self.counts)
+        return all(counts.shared for counts in self.counted.counts)
 
     @property
     def _n_bins(self) -> int:
-        own = [counts.n_bins - 1 for counts in self.counts if not counts.shared]
+        own = [counts.n_bins - 1 for counts in self.counted.counts if not counts.shared]
         return len(self._grid) + sum(own) + 1
 
     def _bins(self, rows: slice) -> _Bins:
         """Return the refined bins of some rows."""
         rows = slice(0, 1) if self._shared else rows
-        codes = [codes[rows] for codes in self.codes]
-        cuts = [_cuts_of(c, code) for c, code in zip(self.counts, codes, strict=True)]
-        own = [cut for cut, counts in zip(cuts, self.counts, strict=True) if not counts.shared]
+        codes = [codes[rows] for codes in self.counted.codes]
+        cuts = [_cuts_of(c, code) for c, code in zip(self.counted.counts, codes, strict=True)]
+        own = [
+            cut for cut, counts in zip(cuts, self.counted.counts, strict=True) if not counts.shared
+        ]
         inner = np.broadcast_to(self._grid, (len(codes[0]), len(self._grid)))
         inner = _distinct(np.concatenate([inner, *own], axis=1))
         end = np.full((len(inner), 1), np.inf)
@@ -403,10 +391,10 @@ class JointRaking:
         return _Bins(lower, upper, held)
 
     def _cells(self, rows: slice, held: BinArray) -> Cells:
-        first = np.cumsum([0, *(counts.count.size for counts in self.counts)])
-        tables = zip(first, self.codes, self.counts, strict=False)
+        first = np.cumsum([0, *(counts.count.size for counts in self.counted.counts)])
+        tables = zip(first, self.counted.codes, self.counted.counts, strict=False)
         base = [start + codes[rows] * counts.n_bins for start, codes, counts in tables]
-        return Cells(np.stack(base, axis=1), held, first, self.people[rows])
+        return Cells(np.stack(base, axis=1), held, first, self.counted.people[rows])
 
     def _probabilities(
         self, rows: slice, bins: _Bins, tables: Sequence[PublishedCounts]
@@ -415,7 +403,7 @@ class JointRaking:
         q = self.family.bins(self.eta[rows], bins.lower, bins.upper, self.nuisance).probability
         real = np.broadcast_to(bins.lower <= bins.upper, q.shape)
         mixed, possible = np.zeros(q.shape), real.copy()
-        for codes, counts, held in zip(self.codes, tables, bins.held, strict=True):
+        for codes, counts, held in zip(self.counted.codes, tables, bins.held, strict=True):
             cell = codes[rows, None], held
             share, anybody = people(counts)
             mixed += share[cell]
@@ -431,7 +419,7 @@ class JointRaking:
         if not len(self.eta):
             return
         solution = self._solution
-        for span in spans_of(self.start):
+        for span in spans_of(self.counted.start):
             bins = self._bins(span.rows)
             q = self._probabilities(span.rows, bins, solution.counts)
             cells, share = self._cells(span.rows, bins.held), np.empty_like(q)
@@ -440,7 +428,7 @@ class JointRaking:
 
     @cached_property
     def _solution(self) -> _Solution:
-        counts = self.counts
+        counts = self.counted.counts
         q, cells = self._everybody(counts)
         found, tables = meet(q, cells, counts)
         if not all_met(found, tables):
@@ -449,7 +437,7 @@ class JointRaking:
         count = np.where(first.free, by_table(found.cell, tables)[0], first.count)
         return _Solution(
             factor=found.factor,
-            pooled=self.people @ found.share,
+            pooled=self.counted.people @ found.share,
             count=whole_counts(count),
             counts=counts,
             unmet=self._missed(found, tables, counts),
@@ -462,17 +450,19 @@ class JointRaking:
         off = [gap.max(initial=0.0) for gap in gaps(between, tables)]
         suspects = [t for t in np.argsort(off)[::-1] if t > 0 and off[t] > MET]
         for t in suspects[:_SUSPECTS] if len(tables) > 2 else ():
-            nothing = replace(self.counts[t], known=np.zeros_like(self.counts[t].known))
-            counts = (*self.counts[:t], nothing, *self.counts[t + 1 :])
+            nothing = replace(
+                self.counted.counts[t], known=np.zeros_like(self.counted.counts[t].known)
+            )
+            counts = (*self.counted.counts[:t], nothing, *self.counted.counts[t + 1 :])
             found, others = meet(self._everybody(counts)[0], cells, counts, between.factor)
             if all_met(found, others):
                 return found, others, counts
-        return between, tables, self.counts
+        return between, tables, self.counted.counts
 
     def _everybody(self, tables: Sequence[PublishedCounts]) -> tuple[FloatArray, Cells]:
         q = np.empty((len(self.eta), self._n_bins))
         held = np.empty((len(tables), 1 if self._shared else len(q), q.shape[1]), np.int32)
-        for span in spans_of(self.start):
+        for span in spans_of(self.counted.start):
             bins = self._bins(span.rows)
             q[span.rows] = self._probabilities(span.rows, bins, tables)
             held[:, slice(None) if self._shared else span.rows] = bins.held
@@ -482,9 +472,10 @@ class JointRaking:
         self, found: Raked, tables: list[Sought], counts: Sequence[PublishedCounts]
     ) -> tuple[Unmet, ...]:
         """Name the tables that are missed, and warn of them."""
-        pairs = zip(self.counts, counts, tables, strict=True)
+        pairs = zip(self.counted.counts, counts, tables, strict=True)
         wanted = [table if used is given else sought(given) for given, used, table in pairs]
-        off = zip(self.names, self.blocks, gaps(found, wanted), strict=True)
+        blocks = [release.blocks for release in self.tables.releases]
+        off = zip(self.tables.names, blocks, gaps(found, wanted), strict=True)
         unmet = tuple(
             Unmet(name, str(blocks[gap.argmax()]), float(gap.max()))
             for name, blocks, gap in off
