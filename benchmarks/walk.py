@@ -56,13 +56,15 @@ def report(what: str, found: list[tuple[str, str]]) -> None:
     print(f"{what}: {len(files)} files, {len(found)} functions, {switches} switches of file")
 
 
-def walk() -> dict[tuple[str, str], int]:
-    """Trace a fit of 1,000 people in 40 blocks to histograms."""
+def walk(further: int) -> dict[tuple[str, str], int]:
+    """Trace a fit of 1,000 people in 40 blocks to histograms, with tables by their features too."""
     rng = np.random.default_rng(0)
     county = np.repeat([f"{c:02d}" for c in range(40)], 25)
     X = rng.normal(size=(1000, 2)) + rng.normal(size=(40, 2)).repeat(25, axis=0)
     y = X @ [1.0, -0.5] + rng.normal(size=1000)
-    target = unbin.aggregate(y, county, bins=5).align(county)
+    ids = [county, *(np.digitize(x, [-1.0, 0.0, 1.0]) for x in X.T[:further])]
+    tables = [unbin.aggregate(y, each, bins=5).align(each) for each in ids]
+    target = unbin.join(*tables) if further else tables[0]
     model = unbin.AggregatedGLM()
     return trace(lambda: model.fit(X, target))
 
@@ -71,13 +73,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="print every function")
     args = parser.parse_args()
-    walk()  # modules are imported, and loops compiled, by the first fit
-    found = walk()
-    if args.list:
-        for file, function in found:
-            print(f"{file:32} {function}")
-    report("all functions", list(found))
-    report(f"of more than {_SHORT} lines", [key for key, n in found.items() if n > _SHORT])
+    for further in (0, 2):
+        walk(further)  # modules are imported, and loops compiled, by the first fit
+        found = walk(further)
+        print(f"\n{1 + further} tables" if further else "one table")
+        if args.list:
+            for file, function in found:
+                print(f"{file:32} {function}")
+        report("all functions", list(found))
+        report(f"of more than {_SHORT} lines", [key for key, n in found.items() if n > _SHORT])
 
 
 if __name__ == "__main__":
