@@ -22,6 +22,7 @@ from unbin.likelihood.solve.dispersion import level_error, solve_means
 from unbin.likelihood.solve.effects import (
     Pulls,
     group_df,
+    group_variance,
     is_settled,
     separate_variance,
     solve_with_effects,
@@ -137,10 +138,14 @@ def effects_first(
     Effects that are large beside the noise leave slopes to explain levels that they cannot. Near a
     root that scoring did not reach they are those that its slopes leave.
     """
-    start = result
+    around, start = problem, result
     if not near_root(result):
-        start = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
-    changed, found = solve_with_effects(problem, start, penalty, tol, max_iter)
+        pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+        df = float((pooled.sums.block_hold > 0).sum() - 1)
+        around = problem.with_effects(group_variance(pooled.sums, np.zeros(len(penalty)), df))
+        cap = _CAUTIOUS * step_scale(problem, pooled.free)
+        start = solve_score(around, pooled.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    changed, found = solve_with_effects(around, start, penalty, tol, max_iter)
     if changed.block_variance == 0 or not _is_final(changed, found):
         return problem, result
     if not is_settled(changed, found, penalty):
