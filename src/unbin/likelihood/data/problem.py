@@ -38,11 +38,23 @@ class Effects:
         Its mean and standard deviation given what was published of the group.
     along : (G, p)
         D_gᵀ S_g⁻¹ e_g / e_gᵀ S_g⁻¹ e_g without looking at the group.
+    bend : (C, K), optional
+        sd² ∂²m/∂u² of cells: how much closer statistics lie to what is expected at an effect that
+        was read off them.
+    level : (G,), optional
+        The effect that would do the same to the level of the group.
     """
 
     move: FloatArray
     sd: FloatArray
     along: FloatArray
+    bend: FloatArray | None = None
+    level: FloatArray | None = None
+
+    @property
+    def shift(self) -> FloatArray:
+        """How far statistics are moved along their derivative in the effect, (G,)."""
+        return self.move if self.level is None else self.move - self.level
 
 
 @dataclass(frozen=True)

@@ -163,7 +163,9 @@ class CellSums:
             slopes = namespace(slopes).concatenate([slopes, *extended], 2)
         moved = None
         if problem.effects is not None and not problem.layout.plain:
-            moved = slopes[:, :, 0] * problem.effects.move[problem.plan.group[cells]][:, None]
+            moved = slopes[:, :, 0] * problem.effects.shift[problem.plan.group[cells]][:, None]
+            if problem.effects.bend is not None:
+                moved = moved + problem.effects.bend[cells]
         return cls(cells, mean, slopes, cross, tuple(sampling), law.values, moved)
 
     def merged(self, problem: Problem, tables: tuple[int, ...]) -> CellSums:

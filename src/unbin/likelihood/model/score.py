@@ -803,8 +803,14 @@ def _moved(problem: Problem, moments: Moments) -> Any:
     if moments.moved is not None:
         return moments.moved
     assert problem.effects is not None
-    move = like(moments.mean, problem.effects.move[moments.units])
-    return moments.shift * move[:, None]
+    move = like(moments.mean, problem.effects.shift[moments.units])
+    found = moments.shift * move[:, None]
+    if problem.effects.bend is None:
+        return found
+    bend, factor = problem.effects.bend[moments.units], problem.lead.factor
+    if factor is not None:
+        bend = bend * factor[moments.units][:, None]
+    return found + like(found, bend)
 
 
 def _noise(problem: Problem, stacked: Stacked, units: slice, mean: Any) -> Any:

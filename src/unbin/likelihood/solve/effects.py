@@ -4,8 +4,8 @@ An effect u_b on eta with variance τ² adds τ² e_b e_bᵀ to the covariance o
 (see :mod:`unbin.likelihood.model.score`). Statistics are not linear in it, so they are expanded
 around what is known of it given the table, mean û_b and variance v_b = τ² / (1 + τ² h_b): with m̄_b
 the expected statistics averaged over N(û_b, v_b), and e_b their derivative, the residual is
-c_b - m̄_b + e_b û_b. In small blocks that is the average over all effects, in large ones the block
-at its own effect. With a_b = e_bᵀ S_b⁻¹ r_b, whose variance is h_b + τ² h_b² for
+c_b - m̄_b + e_b û_b + v_b ∂²m_b/∂u², the last because û_b was read off c_b. In large blocks that is
+the block at its own effect. With a_b = e_bᵀ S_b⁻¹ r_b, whose variance is h_b + τ² h_b² for
 h_b = e_bᵀ S_b⁻¹ e_b, the variance τ² solves
 
     Σ_b a_b² / (h_b + τ² h_b²) = B - p,
@@ -45,10 +45,11 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import chdtrc
 
-from unbin._linalg import NOTHING, solve_scaled
+from unbin._linalg import NOTHING, brought, solve_scaled
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
 from unbin.likelihood.data.problem import Effects, Problem
+from unbin.likelihood.model.moments import map_cells
 from unbin.likelihood.model.score import ScoreSums, clusters, score_sums, varied
 from unbin.likelihood.solve.scoring import ScoringResult, solve_score
 from unbin.likelihood.solve.start import step_scale
@@ -370,7 +371,7 @@ def _expanded(
     none = np.zeros(n)
     effects = Effects(none, none + np.sqrt(variance), along)
     if problem.effects is not None:
-        effects = replace(problem.effects, along=along)
+        effects = Effects(problem.effects.move, problem.effects.sd, along)
     passes = 1
     while passes <= _MOVES:
         sums = score_sums(alone.with_effects(variance, effects=effects), free, penalty)
@@ -380,7 +381,32 @@ def _expanded(
         effects = Effects(effects.move + step, np.sqrt(variance / loose), along)
         if (np.abs(step) <= _SETTLED * effects.sd).all():
             break
-    return plain.with_effects(variance, own, effects), passes
+    return plain.with_effects(variance, own, _bent(plain, effects, free, penalty)), passes + 4
+
+
+def _bent(problem: Problem, effects: Effects, free: FloatArray, penalty: FloatArray) -> Effects:
+    """Add what it does to the statistics of groups that effects are read off them.
+
+    As û has the covariance v e with what it was read off, these lie closer to m(û) than others
+    would, by v ∂²m/∂u²: people lie closer to the mean of their own block than to the one that they
+    were drawn around. That shrank slopes that rest on the shape of histograms. Levels are left as
+    they are: they say what û is.
+    """
+
+    def at(each: Effects) -> Problem:
+        return problem.with_effects(problem.block_variance, problem.further, each)
+
+    certain = replace(effects, sd=np.zeros_like(effects.sd))
+    around, inside = (
+        np.concatenate(
+            [brought(m) for m in map_cells(at(e), free, lambda c: c.mean, covariance=False)]
+        )
+        for e in (effects, certain)
+    )
+    bent = replace(effects, bend=2 * (around - inside))
+    without, found = (score_sums(at(e).of_groups(), free, penalty) for e in (effects, bent))
+    more = (found.block_pull - without.block_pull) / np.maximum(without.block_hold, NOTHING)
+    return replace(bent, level=more[: len(effects.move)])
 
 
 def is_settled(problem: Problem, result: ScoringResult, penalty: FloatArray) -> bool:
