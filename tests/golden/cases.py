@@ -256,7 +256,7 @@ def gaussian_few_blocks(shuffle: Shuffle) -> unbin.AggregatedGLM:
 
 @one
 def gaussian_few_blocks_effects(shuffle: Shuffle) -> unbin.AggregatedGLM:
-    people = draw(3, blocks=12, size=100, effects=0.5)
+    people = draw(43, blocks=12, size=100, effects=0.5)
     return fit(people, histogram(people), shuffle)
 
 

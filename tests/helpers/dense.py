@@ -209,25 +209,7 @@ class Dense:
     @cached_property
     def expectation(self):
         """m, (N,)."""
-        matrix, constant = self.combination
-        return constant + matrix @ (self.inside * self.people * self.share).sum(axis=1)
-
-    @cached_property
-    def share(self):
-        """Return the expectation of each person's part in each cut, (E, n).
-
-        A published value, which is moved, stays between the cuts of a person that are not.
-        """
-        cuts = self.cuts[0]
-        found = np.array([self.expected(cut, self.free) for cut in cuts])
-        still = np.array([cut.move is None and not cut.total for cut in cuts])
-        value, inside = np.array([cut.value for cut in cuts]), self.inside > 0
-        for e in np.flatnonzero([cut.move is not None for cut in cuts]):
-            before = inside & (still & (value < value[e]))[:, None]
-            after = inside & (still & (value > value[e]))[:, None]
-            low, high = np.where(before, found, 0.0).max(axis=0), np.where(after, found, 1.0).min(0)
-            found[e] = np.clip(found[e], low, high)
-        return found
+        return self.sums(self.free)
 
     @cached_property
     def derivative(self):
@@ -280,7 +262,7 @@ class Dense:
     def covariance(self):
         """Σ_i Cov(t_i), (N, N)."""
         cuts = self.cuts[0]
-        share = self.share
+        share = np.array([self.expected(cut, self.free) for cut in cuts])
         both = np.zeros((len(cuts), len(cuts)))
         for a, first in enumerate(cuts):
             for b, second in enumerate(cuts[: a + 1]):
@@ -309,12 +291,7 @@ class Dense:
                 within = family.bin_means(moved, *ends, nuisance)[:, 0]
                 return self.below(cut, eta, nuisance) * (within - self.mean(moved) + mean) / unit
 
-            joint = self.averaged(self.eta(self.free, 0.0), product)
-            if cut.move is None:
-                return joint
-            # how a value varies with the total is that of its own place, not of where it is held
-            held, total = (share_of_other, share) if one.total else (share, share_of_other)
-            return joint + (held - self.expected(cut, self.free)) * total
+            return self.averaged(self.eta(self.free, 0.0), product)
         first = (one.value, one.order) <= (other.value, other.order)
         return share if first else share_of_other
 

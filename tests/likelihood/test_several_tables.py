@@ -236,7 +236,7 @@ def test_random_intercepts_enter_every_table():
         for s, variance in ((0, 0.2), (2, 0.1)):
             n, size = len(problem.tables[t].counts.n), d_eta.shape[1]
             found, expected = np.zeros((n, size, size)), np.zeros((n, size, size))
-            _add_effects(problem, stack, sums, problem.codes[s], variance, found)
+            _add_effects(problem, stack, sums, problem.codes[s], variance, np.arange(n), found)
             own, other = problem.codes[t][cell], problem.codes[s][cell]
             for g, b in np.unique(np.column_stack([own, other]), axis=0):
                 e = d_eta[(own == g) & (other == b)].sum(axis=0)
@@ -268,7 +268,7 @@ def test_what_each_table_says_allows_for_the_intercepts_of_all(layout):
     dense = Dense(problem, free)
     county, age = (dense.shifts(problem.codes[t]) for t in (0, 2))
     covariance = dense.covariance + 0.2 * county @ county.T + 0.1 * age @ age.T
-    for t, part in enumerate(_apart(problem, free)):
+    for t, part in enumerate(_apart(problem, free)[0]):
         e = dense.shifts(problem.codes[t])
         for b in range(len(part.misfit)):
             own = (dense.table == t) & (dense.block == b) & dense.used

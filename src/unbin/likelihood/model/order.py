@@ -128,10 +128,8 @@ class Crossing:
         last[0] = 1.0
         bins = model.mean.shape[1] - (model.extra.size > 0)  # a total comes after them
         below = [np.cumsum(values[:, :bins], axis=1)[:, :-1] for values in whole]
-        moved = np.zeros(below[0].shape, dtype=bool)
         for own in self.tables.values():
             block, place = own.codes[cells], own.place[cells]
-            np.put_along_axis(moved, place, own.said[block], axis=1)
             share = own.side / np.maximum(own.side.sum(axis=1, keepdims=True), 1.0)
             found = [np.zeros(place.shape) for _ in whole]
             for e in range(own.side.shape[1]):
@@ -142,7 +140,6 @@ class Crossing:
             for values, each in zip(below, found, strict=True):
                 kept = np.where(said, each, np.take_along_axis(values, place, axis=1))
                 np.put_along_axis(values, place, kept, axis=1)
-        below[0] = between_others(below[0], moved)
         mean, d_eta, *rest = (
             np.concatenate([np.diff(inside, prepend=0.0, append=end), values[:, bins:]], axis=1)
             for inside, values, end in zip(below, whole, last, strict=True)
@@ -150,16 +147,6 @@ class Crossing:
         extra = model.extra if unit is None else rest.pop()
         d_nuisance = np.stack(rest) if rest else model.d_nuisance
         return replace(model, mean=mean, d_eta=d_eta, d_nuisance=d_nuisance, extra=extra)
-
-
-def between_others(below: FloatArray, moved: BoolArray) -> FloatArray:
-    """Return shares below cuts (n, J), those that are moved held between the ones that are not.
-
-    Without order the covariance of counts at both would be none.
-    """
-    low = np.maximum.accumulate(np.where(moved, 0.0, below), axis=1)
-    high = np.minimum.accumulate(np.where(moved, 1.0, below)[:, ::-1], axis=1)[:, ::-1]
-    return np.where(moved, np.clip(below, low, high), below)
 
 
 def _below(
