@@ -136,19 +136,26 @@ def effects_first(
     """Solve with the effects of groups that slopes of 0 leave, where there is no root without any.
 
     Effects that are large beside the noise leave slopes to explain levels that they cannot. Near a
-    root that scoring did not reach they are those that its slopes leave.
+    root that scoring did not reach they are those that its slopes leave. Several tables may take
+    rounds to a root; a single one that does tells effects from slopes too poorly to be relied on.
     """
-    around, start = problem, result
-    if not near_root(result):
-        pooled = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
-        df = float((pooled.sums.block_hold > 0).sum() - 1)
-        around = problem.with_effects(group_variance(pooled.sums, np.zeros(len(penalty)), df))
-        cap = _CAUTIOUS * step_scale(problem, pooled.free)
-        start = solve_score(around, pooled.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
-    changed, found = solve_with_effects(around, start, penalty, tol, max_iter)
-    if changed.block_variance == 0 or not _is_final(changed, found):
+    start, nothing = result, np.zeros(len(penalty))
+    if near_root(result):
+        df = group_df(problem, Pulls.of(start.sums, nothing), start.sums)
+    else:
+        start = pooled_fit(problem, penalty, tol=tol, max_iter=max_iter)
+        df = float((start.sums.block_hold > 0).sum() - 1)
+    variance = group_variance(start.sums, nothing, df)
+    if variance == 0:
         return problem, result
-    if not is_settled(changed, found, penalty):
+    changed = problem.with_effects(variance)
+    cap = _CAUTIOUS * step_scale(problem, start.free)
+    found = solve_score(changed, start.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
+    settled = True
+    if not problem.layout.plain:
+        changed, found = solve_with_effects(changed, found, penalty, tol, max_iter)
+        settled = changed.block_variance > 0 and is_settled(changed, found, penalty)
+    if not (settled and _is_final(changed, found)):
         return problem, result
     return changed, replace(found, n_iter=result.n_iter + found.n_iter)
 
