@@ -196,10 +196,11 @@ def diagnose(
 
     ``names`` are those of several tables, empty for a single one.
     """
-    pairs = zip(names or ("",), releases, strict=True)
-    blocks = [f"{name} {block}".strip() for name, own in pairs for block in own.blocks]
+    block = np.concatenate([own.blocks for own in releases])
+    table = np.repeat(names or ("",), [len(own) for own in releases])
+    worst = tuple(f"{table[b]} {block[b]}".strip() for b in worst_blocks(fit))
     found = replace(
-        _judged(design, family, fit, d, blocks), influence=influence_of(design, releases, fit, d)
+        _judged(design, family, fit, d, worst), influence=influence_of(design, releases, fit, d)
     )
     if fit.alone:
         return found
@@ -233,9 +234,9 @@ def told_by(tables: Sequence[str], *, observed: bool) -> tuple[str, ...]:
 
 
 def _judged(
-    design: Design, family: Family, fit: LikelihoodFit, d: int, blocks: list[str]
+    design: Design, family: Family, fit: LikelihoodFit, d: int, worst: tuple[str, ...]
 ) -> Diagnostics:
-    """Judge a fit to blocks of these names."""
+    """Judge a fit whose tables differ most from it in the blocks of these names."""
     verdict, goodness, tests = judge(design, family, fit, d), fit.goodness, fit.specification
     context = contextual_test(design, fit, d) or (None if tests is None else tests.context)
     found = Diagnostics(
@@ -250,7 +251,7 @@ def _judged(
         extensions=() if tests is None else tests.extensions,
         context=context,
         goodness_of_fit=goodness,
-        worst_blocks=tuple(blocks[b] for b in worst_blocks(fit)),
+        worst_blocks=worst,
         efficiency=efficiency(design, family, fit)[:d],
         block_sd=fit.block_sd,
         warnings=tuple(_notes(design, fit, goodness, verdict, context, d)),

@@ -514,8 +514,7 @@ def _fitted(
         expected = mean[:, n_bins] * problem.unit / np.maximum(table.counts.n, 1)
     n = len(table.counts.n)
     variance = problem.further[t] if problem.further else 0.0
-    group = problem.plan.group
-    if len(np.unique(group * np.int64(n) + problem.codes[t])) == n == int(group.max()) + 1:
+    if n == len(problem.group_people) and (problem.alone or problem.within_groups[t]):
         variance += problem.block_variance
     return FittedTable(
         counts=table.counts,
