@@ -19,6 +19,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import expit
@@ -263,7 +264,7 @@ def one_run(scene: str, effects: bool, seed: int) -> Run:
 def rows_of(scene: str, effects: bool, runs: int) -> list[dict]:
     """Return a row for each slope: bias, spread, standard error and coverage over data sets."""
     begin = time.perf_counter()
-    found = [one_run(scene, effects, seed) for seed in range(runs)]
+    found = common.over_seeds(partial(one_run, scene, effects), runs)
     seconds = (time.perf_counter() - begin) / runs
     error, se, covers = (
         np.array([getattr(run, key) for run in found]) for key in ("error", "se", "covers")
