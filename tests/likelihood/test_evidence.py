@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
+from scipy.special import expit
 
 import unbin
 from tests.helpers.releases import quantile_release
@@ -248,3 +249,17 @@ def test_slopes_of_levels_alone_are_those_without_the_ridge():
     ratio = shrunk.shrunk_coef_ / plain.coef_
     assert (ratio > 0.5).all()
     assert (ratio < 1).all()
+
+
+def test_one_way_tables_of_all_features_leave_slopes_that_are_told_alone():
+    """With hardly a degree of freedom Q/df at slopes of 0 is all signal: no slope was left."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, (4000, 6)), rng.normal(size=4000)]).astype(float)
+    chance = expit(X @ [1.5, -1.0, 1.0, -1.5, 0.8, 1.2, 0.7] - 1)
+    y = (rng.random(4000) < chance).astype(float)
+    ids = [x.astype(int).astype(str) for x in X.T[:6]]
+    ids.append(np.digitize(X[:, 6], [-0.7, 0, 0.7]).astype(str))
+    tables = [unbin.aggregate(y, each, [-1, 0, 1]).align(each) for each in ids]
+    model = unbin.AggregatedGLM("binomial", alpha="auto").fit(X, unbin.join(*tables))
+    np.testing.assert_allclose(model.shrunk_coef_, model.coef_, rtol=0.05)
+    assert (np.abs(model.coef_) > 0.6).all()

@@ -179,12 +179,11 @@ class Dispersion:
     Attributes
     ----------
     statistics : float
-        Q/df.
+        Q/df, what slopes could explain taken out, by one scoring step without the ridge.
     levels : float
-        The same of the groups' pulls (:mod:`unbin.likelihood.solve.effects`), what slopes could
-        explain taken out, by one scoring step without the ridge; infinite where no degree of
-        freedom is left. With few groups, as of a table by sex, a feature is not confounded with
-        them.
+        The same of the groups' pulls (:mod:`unbin.likelihood.solve.effects`); infinite where no
+        degree of freedom is left. With few groups, as of a table by sex, a feature is not
+        confounded with them.
     """
 
     statistics: float
