@@ -118,7 +118,9 @@ def _few_bins(
     found = q, (f_low - f_high) * inverse * holds, (low * f_low - high * f_high) * holds
     narrow = holds & (q < NARROW * np.maximum(below, above))
     if narrow.any():
-        width = ((edges[:, last] - edges[:, first]) * inverse + np.zeros_like(q))[narrow]
+        row, k = np.nonzero(narrow)
+        ends = np.broadcast_to(edges, (len(q), edges.shape[1]))
+        width = (ends[row, last[k]] - ends[row, first[k]]) * inverse
         middle, better = low[narrow] + 0.5 * width, np.zeros((3, len(width)))
         for at in (middle - _TWO_POINT * width, middle + _TWO_POINT * width):
             g = 0.5 * width * _INV_ROOT_TWO_PI * np.exp(-0.5 * at * at)

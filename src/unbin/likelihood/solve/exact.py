@@ -60,7 +60,8 @@ def exact_blocks(problem: Problem) -> BoolArray:
         return nobody
     two_values = problem.family.domain == _ZERO_ONE and problem.coordinates.n_nuisance == 0
     exact = counts.exact and counts.shared and counts.n_bins == 2
-    if not (two_values and exact and table.means is None and table.factor is None):
+    alone = table.means is None and table.order is None and table.factor is None
+    if not (two_values and exact and alone):
         return nobody
     if problem.block_variance > 0:
         return nobody

@@ -126,7 +126,7 @@ def regress_means(
     residual = y - family.inverse_link(eta)
     scores = x * (weight * residual / slope)[:, None]
     bread = np.linalg.pinv(gram + ridge)
-    b, p = x.shape
+    b, p = len(x), int((np.diag(gram) > 0).sum())
     meat = scores.T @ scores * (b / max(b - p, 1))
     spread = float((people * residual**2).sum() / max(b - p, 1))
     return EcologicalFit(theta, bread @ meat @ bread, spread)
@@ -137,7 +137,8 @@ def _weighted_ridge(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     gram = x.T @ (x * weight[:, None])
     diagonal = np.diag(gram)[shift:]
-    size = (_SHRINK * float(diagonal.mean()) if len(diagonal) else 0.0) + 1e-8 * weight.sum()
+    told = diagonal[diagonal > 0]  # constant columns are 0
+    size = (_SHRINK * float(told.mean()) if len(told) else 0.0) + 1e-8 * weight.sum()
     ridge = np.diag(np.concatenate([np.zeros(shift), np.full(len(diagonal), size)]))
     theta = np.linalg.lstsq(gram + ridge, x.T @ (weight * y), rcond=1e-12)[0]
     return np.asarray(theta, dtype=float), gram, ridge
