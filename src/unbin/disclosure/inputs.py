@@ -237,6 +237,7 @@ def read_bins(bins: Any, *, log: bool) -> list[int | FloatArray]:
         isinstance(bins, str | bytes)
         or not isinstance(bins, Sequence | np.ndarray)
         or not len(bins)
+        or any(each is None for each in bins)
     ):
         raise ParameterError(
             f"bins: must be a list of planned tables, got {bins!r}; pass for example [2, 5, 10]"
