@@ -98,18 +98,19 @@ def test_the_bend_is_the_variance_times_the_second_derivative(kind):
     rng = np.random.default_rng(0)
     move, sd = 0.3 * rng.normal(size=20), np.full(20, 0.05)
     effects = Effects(move, sd, np.zeros((20, len(free))))
-    found = _bent(problem.with_effects(0.1, (), effects), effects, free, np.zeros(len(free)))
+    problem = problem.with_effects(0.1)
+    bent = _bent(problem, effects, free, np.zeros(len(free))).effects
 
     def mean(shift):
         at = Effects(move + shift, 1e-9 * sd, effects.along)
-        return expected_statistics(problem.with_effects(0.1, (), at), free)[0]
+        return expected_statistics(problem.around(at), free)[0]
 
     step = 1e-3
     second = (mean(step) - 2 * mean(0.0) + mean(-step)) / step**2
-    np.testing.assert_allclose(found.bend, sd[:, None] ** 2 * second, rtol=0.02, atol=1e-3)
+    np.testing.assert_allclose(bent.bend, sd[:, None] ** 2 * second, rtol=0.02, atol=1e-3)
     pulls = [
-        score_sums(problem.with_effects(0.1, (), each), free, np.zeros(len(free))).block_pull
-        for each in (effects, found)
+        score_sums(problem.around(each), free, np.zeros(len(free))).block_pull
+        for each in (effects, bent)
     ]
     np.testing.assert_allclose(pulls[1], pulls[0], rtol=1e-6, atol=1e-6)
 

@@ -205,12 +205,18 @@ class Problem:
             return changed
         return replace(changed, known=_recounted(self.known, changed.grid))
 
-    def with_effects(
-        self, variance: float, further: tuple[float, ...] = (), effects: Effects | None = None
-    ) -> Problem:
+    def with_effects(self, variance: float, further: tuple[float, ...] = ()) -> Problem:
         """Return the problem with other random intercepts: of groups, and of tables' blocks."""
-        changed = replace(self, block_variance=variance, further=further, effects=effects)
+        changed = replace(self, block_variance=variance, further=further, effects=None)
         return self._keep(changed, *_OF_GROUPS, "layout", "stacked")
+
+    def around(self, effects: Effects | None) -> Problem:
+        """Return the problem expanded around these effects of groups; None: around none."""
+        return self._keep(replace(self, effects=effects), *_OF_GROUPS, "layout", "stacked")
+
+    def with_plan(self, plan: Plan) -> Problem:
+        """Return the problem with tables stacked otherwise, by the same groups."""
+        return self._keep(replace(self, plan=plan), *_OF_GROUPS)
 
     def without_effects(self) -> Problem:
         """Return the problem without random intercepts."""
@@ -220,8 +226,8 @@ class Problem:
         """Return the problem of the tables that are stacked by group, without the others."""
         if not (self.plan.border or self.plan.beside):
             return self
-        plan = replace(self.plan, border=(), beside=())
-        return self._keep(replace(self, plan=plan, further=()), *_OF_GROUPS)
+        alone = self.with_plan(replace(self.plan, border=(), beside=()))
+        return alone.with_effects(self.block_variance).around(self.effects)
 
     def _keep(self, changed: Problem, *names: str) -> Problem:
         """Give what is known of this problem to one of which it holds as well."""
@@ -233,7 +239,7 @@ class Problem:
 _OF_GROUPS = (
     "grid", "coordinates", "unit", "_merged", "group_people", "within_groups", "above_groups",
 )  # fmt: skip
-"""What a problem works out once, whatever effects there are and whatever crosses groups."""
+"""What a problem works out once for its tables and groups, whatever effects there are."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,11 +265,8 @@ class JointRaking:
         """Return one draw of every target, in the order of X, with the first table's counts."""
         check_persons(self.counted.people)
         own = self._redrawn(rng)
-        y, known, count = (
-            np.empty(len(self.eta)),
-            self.counted.counts[0].known,
-            own._solution.count,
-        )
+        y, known = np.empty(len(self.eta)), self.counted.counts[0].known
+        count = own._solution.count
         for span, bins, share in own._shares():
             blocks, held = slice(span.first, span.last), bins.held[0]
             start = self.counted.start[span.first : span.last + 1] - self.counted.start[span.first]

@@ -463,7 +463,7 @@ def _fitted_tables(
     """
     free, sums = result.free, result.sums
     # what is expected without looking at the groups themselves
-    plain = problem.with_effects(problem.block_variance, problem.further)
+    plain = problem.around(None)
     mean = sums.mean if problem.effects is None else expected_statistics(plain, free)
     n_theta = problem.coordinates.n_theta
     if problem.alone and problem.known is None:
@@ -539,7 +539,7 @@ def _apart(problem: Problem, free: FloatArray) -> tuple[list[PartSums], FloatArr
     Also Σ q of everybody.
     """
     every = tuple(range(len(problem.tables)))
-    apart = replace(problem, plan=Plan(problem.plan.core, (), every, problem.plan.group))
+    apart = problem.with_plan(Plan(problem.plan.core, (), every, problem.plan.group))
     partitions = [(problem.plan.group, problem.block_variance)]
     partitions += [(problem.codes[s], v) for s, v in enumerate(problem.further)]
 

@@ -107,10 +107,7 @@ def location_score(
 
     ``held``: with nuisance parameters that are given.
     """
-    plain, values = (
-        problem.with_effects(problem.block_variance, problem.further),
-        level_values(problem),
-    )
+    plain, values = problem.around(None), level_values(problem)
 
     def weigh(sums: CellSums) -> tuple[LocationPart, UnitSums | None, Crossing | None]:
         moments = groups_of(plain, free, sums)

@@ -215,7 +215,7 @@ def specify(
     extends, slopes = Extends.of(problem, n_features), problem.slopes
     n_slopes = len(penalty[slopes]) if n_features is None else n_features
     means = group_means(problem)[:, :n_slopes]
-    plain = problem.with_effects(problem.block_variance, problem.further)
+    plain = problem.around(None)
     tested, location = _pass(plain, free, penalty, bread, extends, means)
     whole = tested
     if problem.effects is not None:

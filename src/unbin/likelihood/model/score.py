@@ -589,10 +589,9 @@ def _border(
     white = root @ own[used]
     hidden, residual = root @ said.hidden[0][used], white[:, width]
     told = (root**2 @ before) < 1 / _TOLD
-    misfit = float((residual[told] ** 2).sum()) - float(
-        ((hidden[told].T @ residual[told]) ** 2).sum()
-    )
-    df = float(told.sum()) - float((hidden[told] ** 2).sum())
+    left, lost = residual[told], hidden[told]
+    misfit = float(left @ left) - float(((lost.T @ left) ** 2).sum())
+    df = float(told.sum()) - float((lost**2).sum())
     return BorderSums(white[:, :width], residual, misfit, df)
 
 

@@ -40,6 +40,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -49,7 +50,7 @@ from unbin._linalg import NOTHING, brought, solve_scaled
 from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
 from unbin.likelihood.data.problem import Effects, Problem
-from unbin.likelihood.model.moments import map_cells
+from unbin.likelihood.model.moments import CellSums, map_cells
 from unbin.likelihood.model.score import ScoreSums, clusters, score_sums, varied
 from unbin.likelihood.solve.scoring import ScoringResult, solve_score
 from unbin.likelihood.solve.start import step_scale
@@ -258,9 +259,7 @@ def solve_with_effects(
     """Solve again with random intercepts of the partitions where they show.
 
     Rounds on the way need not end at a root, the last must: without it the fit without effects is
-    given, which claims more than it knows and is called not converged. Of several tables its misfit
-    says so: numbers that contradict each other, as with noise of which nothing is said, leave
-    groups apart whatever their effects are.
+    given, which claims more than it knows and is called not converged.
     """
     found, reached = problem, result
     candidates = _candidates(problem)
@@ -272,6 +271,8 @@ def solve_with_effects(
         changed, more = _expanded(found, variances, reached.free, penalty)
         if _settled(found, changed) and reached.status.converged:
             break
+        if changed.effects is not None:
+            changed, more = _bent(changed, changed.effects, reached.free, penalty), more + 4
         cap = step_scale(changed, reached.free)
         again = solve_score(changed, reached.free, penalty, cap=cap, tol=tol, max_iter=max_iter)
         n_iter = reached.n_iter + passes + more + again.n_iter
@@ -280,8 +281,7 @@ def solve_with_effects(
             return problem, replace(result, status=Status.INTERRUPTED)
     if reached.status.converged:
         return found, reached
-    status = Status.NOT_CONVERGED if problem.layout.plain else result.status
-    return problem, replace(result, status=status, n_iter=reached.n_iter)
+    return problem, replace(result, status=Status.NOT_CONVERGED, n_iter=reached.n_iter)
 
 
 def _candidates(problem: Problem) -> tuple[int, ...]:
@@ -374,39 +374,38 @@ def _expanded(
         effects = Effects(problem.effects.move, problem.effects.sd, along)
     passes = 1
     while passes <= _MOVES:
-        sums = score_sums(alone.with_effects(variance, effects=effects), free, penalty)
+        sums = score_sums(alone.around(effects), free, penalty)
         passes += 1
         loose = (1 + variance * sums.block_hold)[:n]
         step = np.clip(variance * sums.block_pull[:n] / loose - effects.move, -cap, cap)
         effects = Effects(effects.move + step, np.sqrt(variance / loose), along)
         if (np.abs(step) <= _SETTLED * effects.sd).all():
             break
-    return plain.with_effects(variance, own, _bent(plain, effects, free, penalty)), passes + 4
+    return plain.around(effects), passes
 
 
-def _bent(problem: Problem, effects: Effects, free: FloatArray, penalty: FloatArray) -> Effects:
-    """Add what it does to the statistics of groups that effects are read off them.
+def _bent(problem: Problem, effects: Effects, free: FloatArray, penalty: FloatArray) -> Problem:
+    """Expand around effects, with what it does to statistics that these are read off them.
 
     As û has the covariance v e with what it was read off, these lie closer to m(û) than others
     would, by v ∂²m/∂u²: people lie closer to the mean of their own block than to the one that they
     were drawn around. That shrank slopes that rest on the shape of histograms. Levels are left as
     they are: they say what û is.
     """
-
-    def at(each: Effects) -> Problem:
-        return problem.with_effects(problem.block_variance, problem.further, each)
-
     certain = replace(effects, sd=np.zeros_like(effects.sd))
     around, inside = (
-        np.concatenate(
-            [brought(m) for m in map_cells(at(e), free, lambda c: c.mean, covariance=False)]
-        )
-        for e in (effects, certain)
+        np.concatenate([brought(m) for m in map_cells(at, free, _mean, covariance=False)])
+        for at in (problem.around(effects), problem.around(certain))
     )
     bent = replace(effects, bend=2 * (around - inside))
-    without, found = (score_sums(at(e).of_groups(), free, penalty) for e in (effects, bent))
+    alone = problem.of_groups()
+    without, found = (score_sums(alone.around(e), free, penalty) for e in (effects, bent))
     more = (found.block_pull - without.block_pull) / np.maximum(without.block_hold, NOTHING)
-    return replace(bent, level=more[: len(effects.move)])
+    return problem.around(replace(bent, level=more[: len(effects.move)]))
+
+
+def _mean(cells: CellSums) -> Any:
+    return cells.mean
 
 
 def is_settled(problem: Problem, result: ScoringResult, penalty: FloatArray) -> bool:
