@@ -17,7 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import unbin
 from tests.helpers.releases import mean_release, quantile_release, rounded, suppressed
-from unbin.exceptions import IdentificationWarning, SpecificationWarning
+from unbin.exceptions import AlignmentWarning, IdentificationWarning, SpecificationWarning
 
 INF = np.inf
 COUNTIES, SIZE = 60, 50
@@ -464,6 +464,23 @@ def test_fifths_of_counts_by_county_with_large_effects(seed):
     model = fit(X, published, "poisson")
     assert model.status_.converged
     assert (np.abs(model.coef_ - truth) < 0.05).all()
+
+
+def test_numbers_that_contradict_each_other_are_not_called_converged():
+    """Noise of sd 17 of which next to nothing is said: no effects of towns explain it."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=6000), rng.integers(0, 2, 6000)])
+    town = names_of(rng.integers(0, 120, 6000))
+    y = (rng.random(6000) < expit(X @ [0.8, -0.5])).astype(float)
+    published = []
+    for by in (town, np.digitize(X[:, 0], [-0.7, 0, 0.7]).astype(str), X[:, 1].astype(str)):
+        table = unbin.aggregate(y, by, [-1, 0, 1]).to_columns()["histogram"]
+        table |= {"count": table["count"] + 17 * rng.normal(size=len(table["count"]))}
+        published.append(unbin.Release.from_histogram(table, noise_sd=1e-3).align(by))
+    with pytest.warns(AlignmentWarning):
+        model = fit(X, published, "binomial")
+    assert not model.status_.converged
+    assert not model.diagnostics_.trusted
 
 
 def test_context_is_not_found_where_there_is_none():

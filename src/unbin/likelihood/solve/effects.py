@@ -58,7 +58,7 @@ from unbin.likelihood.thresholds import EFFECTS_LEVEL, FEWEST_GROUPS, LARGEST_PA
 
 _ROUNDS = 8
 _ENDLESS = 100.0
-"""Standard deviation of effects, in first steps, that no effects have: they do not explain it."""
+"""Standard deviation of effects, in first steps, from which on further rounds are not worth it."""
 _MOVES = 10
 _SETTLED = 0.05
 """Rounds end when τ² changes by less than this share, and effects by less than twice this share of
