@@ -8,6 +8,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import unbin
 from tests.helpers.precincts import published, voters
@@ -260,7 +261,9 @@ def test_reasons_name_features_and_tables():
     numbered = replace(fit.diagnostics, reasons=("blocks of table 2 differ", "of feature 0 is"))
     named = with_names(replace(fit, diagnostics=numbered), ["age", "same"])
     assert named.diagnostics.reasons == ("blocks of decade differ", "of age is")
-    ordinal = fitted(people, tables, "age", family="ordinal").diagnostics_.reasons
+    # effects of decades have no root where that of age is so far from what it is said to be
+    with pytest.warns(ConvergenceWarning, match=r"solved.*Also: the tables differ from the model"):
+        ordinal = fitted(people, tables, "age", family="ordinal").diagnostics_.reasons
     assert ordinal
     assert "family='ordinal'" not in " ".join(ordinal)
 

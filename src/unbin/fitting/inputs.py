@@ -291,7 +291,9 @@ def warn_of_verdict(diagnostics: Diagnostics, status: Status) -> None:
     if not diagnostics.identified:
         warnings.warn(diagnostics.reason, IdentificationWarning, stacklevel=4)
     elif not status.converged:
-        warnings.warn(status.value, ConvergenceWarning, stacklevel=4)
+        # why it did not may be among the other reasons, as a feature whose effect is curved
+        said = " Also: " + "; ".join(diagnostics.reasons[1:]) if diagnostics.reasons[1:] else ""
+        warnings.warn(status.value + said, ConvergenceWarning, stacklevel=4)
     elif not diagnostics.trusted:
         warnings.warn(diagnostics.reason, SpecificationWarning, stacklevel=4)
 
