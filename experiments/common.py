@@ -95,6 +95,11 @@ def fit(X, target, family="gaussian", **settings) -> unbin.AggregatedGLM:
         return unbin.AggregatedGLM(family, **settings).fit(X, target)
 
 
+def estimates(model: unbin.AggregatedGLM) -> np.ndarray:
+    """Return the slopes that standard errors are of: without the ridge that ``coef_`` may have."""
+    return model.conf_int().mean(axis=1)
+
+
 def mse(model: unbin.AggregatedGLM, X: np.ndarray, y: np.ndarray) -> float:
     """Return the mean squared error of the predicted means."""
     return float(np.mean((model.predict(X) - y) ** 2))

@@ -62,7 +62,11 @@ def one_run(cell: Cell, seed: int) -> np.ndarray:
     exact = common.fit(X, target, "binomial", n_jobs=1)
     with patch(NOT_USED, lambda problem: problem.lead.counts.n < 0):
         quasi = common.fit(X, target, "binomial", n_jobs=1)
-    found = [x for model in (exact, quasi) for x in (model.coef_[0], model.standard_errors_[0])]
+    found = [
+        x
+        for model in (exact, quasi)
+        for x in (common.estimates(model)[0], model.standard_errors_[0])
+    ]
     return np.array([*found, exact.equation_ is Equation.EXACT])
 
 

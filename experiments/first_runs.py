@@ -38,6 +38,7 @@ import missing_values
 import nested_tables
 import nonlinear
 import observed
+import one_root
 import order_statistics
 import ordinal_predictions
 import permutation
@@ -83,6 +84,11 @@ def _intervals() -> list[float]:
 def _suppression() -> list[float]:
     share, errors, _ = suppression.one_run("gaussian", 100, 0)
     return [share, *np.concatenate([errors["suppressed"], errors["rounded to 5"]])]
+
+
+def _one_root() -> list[float]:
+    found = one_root.run("overdispersed", "histograms", 60, 0)
+    return [each[name] for each in found for name in ("square", "error")]
 
 
 def _missing_values() -> list[float]:
@@ -322,6 +328,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "nested_tables": _nested_tables,
     "nonlinear": _nonlinear,
     "observed": _observed,
+    "one_root": _one_root,
     "order_statistics": _order_statistics,
     "ordinal_predictions": _ordinal_predictions,
     "permutation": _permutation,

@@ -64,7 +64,7 @@ def one_run(cell: tuple[float, float, int], seed: int) -> np.ndarray:
         for way in WAYS:
             model = fitted(way, frame, gaps, table)
             low, high = model.conf_int()[0]
-            found.append([model.coef_[0], low <= 1 <= high])
+            found.append([common.estimates(model)[0], low <= 1 <= high])
     return np.array(found, dtype=float)
 
 

@@ -246,7 +246,7 @@ def one_run(cell: Cell, seed: int) -> Run | None:
     low, high = model.conf_int().T
     test = model.diagnostics_.context
     return Run(
-        error=model.coef_ - study.slopes,
+        error=common.estimates(model) - study.slopes,
         se=model.standard_errors_,
         covers=(low < study.slopes) & (high > study.slopes),
         trusted=model.diagnostics_.trusted,

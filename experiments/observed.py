@@ -154,7 +154,7 @@ def fit(scene: Scene, data: People, n_known: int, beside: str) -> Run:
     low, high = model.conf_int().T
     tables = beside != "nothing"
     return Run(
-        error=model.coef_ - several.SLOPES,
+        error=common.estimates(model) - several.SLOPES,
         se=model.standard_errors_,
         covers=(low < several.SLOPES) & (high > several.SLOPES),
         ratio=model.diagnostics_.goodness_of_fit.ratio if tables else np.nan,

@@ -48,7 +48,7 @@ def fit_once(cell: Cell, seed: int) -> dict:
     low, high = model.conf_int().T
     goodness = model.diagnostics_.goodness_of_fit
     return {
-        "coef": model.coef_,
+        "coef": common.estimates(model),
         "held": (low < SLOPES) & (high > SLOPES),
         "misfit": np.nan if goodness is None else goodness.ratio,
         "effects": model.block_sd_,

@@ -232,12 +232,12 @@ def coefficients(name: str, study: Study) -> tuple[list[dict], dict]:
     first = np.unique(edges[np.isfinite(edges)])
     codes = np.unique(np.searchsorted(first, study.y), return_inverse=True)[1]
     plain = cumulative_logit(study.X, codes)
-    z = (model.coef_ - plain) / model.standard_errors_
+    z = (common.estimates(model) - plain) / model.standard_errors_
     rows = [
         {
             "data": name,
             "feature": study.names[j],
-            "coef": float(model.coef_[j]),
+            "coef": float(common.estimates(model)[j]),
             "se": float(model.standard_errors_[j]),
             "oracle": float(plain[j]),
             "z": float(z[j]),

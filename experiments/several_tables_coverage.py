@@ -253,7 +253,7 @@ def one_run(scene: str, effects: bool, seed: int) -> Run:
     model = common.fit_quietly(who.X, target, family.split()[0], n_trials=n_trials)
     low, high = model.conf_int().T
     return Run(
-        error=model.coef_ - SLOPES,
+        error=common.estimates(model) - SLOPES,
         se=model.standard_errors_,
         covers=(low < SLOPES) & (high > SLOPES),
         block_sd=float(model.block_sd_),

@@ -63,7 +63,7 @@ def one_run(cell: tuple[str, str, bool], seed: int) -> np.ndarray:
     """Return if a slope is off, if a sign is not told, if the fit is not trusted, or misleads."""
     model, truth = fitted(cell, seed)
     found = model.diagnostics_
-    off = bool((np.abs(model.coef_ - truth) > 3 * model.standard_errors_).any())
+    off = bool((np.abs(common.estimates(model) - truth) > 3 * model.standard_errors_).any())
     untold = any("does not tell the sign" in reason for reason in found.reasons)
     return np.array([off, untold, not found.trusted, off and found.trusted], dtype=float)
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+import common
 import unbin
 from unbin.datasets import simulate
 
@@ -67,7 +68,7 @@ def one_run(
     for name, release in found.items():
         target = release.align(sim.blocks, scale=name.startswith("taken"))
         model = unbin.AggregatedGLM(family).fit(sim.X, target)
-        errors[name], sizes[name] = model.coef_ - sim.coef, model.standard_errors_
+        errors[name], sizes[name] = common.estimates(model) - sim.coef, model.standard_errors_
     return share, errors, sizes
 
 

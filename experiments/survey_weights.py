@@ -180,7 +180,7 @@ def one_run(scene: Scene, how: str, seed: int) -> Run:
     model = common.fit_quietly(X, target, scene.family)
     low, high = model.conf_int().T
     return Run(
-        error=model.coef_ - SLOPES,
+        error=common.estimates(model) - SLOPES,
         se=model.standard_errors_,
         covers=(low < SLOPES) & (high > SLOPES),
         block_sd=float(model.block_sd_),

@@ -226,7 +226,7 @@ def one_run(cell: Cell, seed: int) -> Run:
         model.fit(people.X, publish(cell, people))
     found, d = model.diagnostics_, len(people.slopes)
     low, high = model.conf_int()[:d].T
-    error = model.coef_[:d] - people.slopes
+    error = common.estimates(model)[:d] - people.slopes
     return Run(
         trusted=found.trusted and found.identified,
         off=np.abs(error) / model.standard_errors_[:d],

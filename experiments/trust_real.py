@@ -114,7 +114,10 @@ def _row(
     truth: np.ndarray,
 ) -> dict:
     model = common.fit_quietly(study.X, target, family)
-    found, off = model.diagnostics_, np.abs(model.coef_ - truth) / model.standard_errors_
+    found, off = (
+        model.diagnostics_,
+        np.abs(common.estimates(model) - truth) / model.standard_errors_,
+    )
     vouched = np.array([found.trusted and each == "estimated" for each in found.verdicts])
     return {
         "data": name,

@@ -45,9 +45,9 @@ def test_enough_is_tried(kind, least):
 def model(coef, error, *, identified=True):
     return SimpleNamespace(
         coef_=np.array(coef),
+        conf_int=lambda: np.stack([coef, coef], axis=1),
         standard_errors_=np.array(error),
         diagnostics_=SimpleNamespace(identified=identified),
-        shrunk_coef_=None,
     )
 
 
@@ -73,7 +73,7 @@ def test_shrunk_slopes_are_held_against_the_pooled_mean(predicted, verdict):
     y = np.array([1.0, 2.0])
     world = SimpleNamespace(X=np.eye(2), y=y, release="none", tables={"bins": {}})
     found = model([1.0, 0.0], [0.1, 0.1])
-    found.shrunk_coef_, found.predict = np.zeros(2), lambda _: np.array(predicted)
+    found.diagnostics_, found.predict = "coef_ and predictions:", lambda _: np.array(predicted)
     problem = problems.Problem(world, np.array([1.0, 0.0]), "likelihood", auto=False)
     assert problems._judge_likelihood(problem, found, warned=True).verdict == verdict
 

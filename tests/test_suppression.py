@@ -389,6 +389,9 @@ def test_people_without_a_release_are_kept_and_said():
         alone.fit(sim.X[inside], some.align(sim.blocks[inside]))
         np.testing.assert_allclose(model.coef_, alone.coef_, atol=apart)
         assert np.isfinite(model.impute()).all()
+        if method == "likelihood":
+            shape, theirs = (each.diagnostics_.shape.p_value for each in (model, alone))
+            assert shape == pytest.approx(theirs, rel=1e-3)
     rows = np.isin(sim.blocks, names[:30])
     with pytest.warns(AlignmentWarning, match=r"0 blocks of X .* without a release, 10 b"):
         fewer = release.align(sim.blocks[rows], on_missing="drop")

@@ -100,7 +100,8 @@ def _judge_likelihood(problem: Problem, model: Any, *, warned: bool) -> Outcome:
         return Outcome("wrong", "identified, and no feature varies")
     if not (np.isfinite(error).all() and (error > 0).all()):
         return Outcome("wrong", f"identified with standard errors {error}")
-    off = np.abs(model.coef_ - problem.coef)[varies] / error
+    estimate = model.conf_int().mean(axis=1)
+    off = np.abs(estimate - problem.coef)[varies] / error
     if not off.max() <= FAR:
         return Outcome("wrong", f"identified, and off by {off.max():.1f} standard errors")
     return Outcome("right", f"off by {off.max():.1f} standard errors")
@@ -170,9 +171,10 @@ def _interval(columns: dict[str, np.ndarray], release: str) -> tuple[np.ndarray,
 def _worse_than_pooled(world: World, model: Any) -> str:
     """Compare with the pooled histogram, both on the true table; or with the pooled mean.
 
-    Slopes that a ridge shrinks are there to predict: the shape of a table is not what they fit.
+    Slopes that a ridge shrinks, or that are from levels alone, do not fit the shape of a table.
     """
-    if model.shrunk_coef_ is not None:
+    said = str(model.diagnostics_)
+    if "coef_ and predictions:" in said or "levels of blocks alone" in said:
         error, null = (
             np.sqrt(np.mean((world.y - guess) ** 2))
             for guess in (model.predict(world.X), world.y.mean())

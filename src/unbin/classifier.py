@@ -63,6 +63,7 @@ from unbin.fitting.inputs import (
     warn_of_verdict,
 )
 from unbin.fitting.levels import Levels, factors_of
+from unbin.fitting.naming import named_in
 from unbin.fitting.numbered import in_numbers
 from unbin.fitting.placement import Given, check_given, computing, place, target_in
 from unbin.fitting.predictions import predict_mean
@@ -129,8 +130,6 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         second against the first.
     intercept_ : (K,) or (1,)
     standard_errors_ : as ``coef_``
-    shrunk_coef_, shrunk_intercept_ : as ``coef_`` and ``intercept_``, or None
-        The coefficients used for prediction, where the evidence ridge acts.
     alpha_ : float
     effect_sd_ : (G,)
         Standard deviation of the random effects on a logit, by group.
@@ -293,8 +292,9 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         if self._binary is not None:
             return self._binary.conf_int(level)[None]
         errors, df = self.standard_errors_, self._model.df_residual
-        terms = Coefficients((), self.coef_.ravel(), errors.ravel(), level, df)
-        return terms.interval().reshape(*self.coef_.shape, 2)
+        coef, _ = self._shown(self._model.coef, self._model.intercept)
+        terms = Coefficients((), coef.ravel(), errors.ravel(), level, df)
+        return terms.interval().reshape(*coef.shape, 2)
 
     def cov_params(self) -> FloatArray:
         """Return the covariance of all terms, in the order of ``tidy``."""
@@ -479,15 +479,16 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
             ridge = None if isinstance(self.alpha, str) else self.alpha
             glm = self._glm().set_params(alpha=ridge)
             glm.fit(X, codes.astype(float), sample_weight=weights)
-            note_columns(glm, *columns)
+            for each in (glm, self):
+                note_columns(each, *columns)
             self._assign_binary(glm, classes)
         else:
             settings = self._settings((), ())
             with computing():
                 model = fit_labels(X, codes, names, weights, settings, check_threads(self.n_jobs))
             self._binary = None
+            note_columns(self, *columns)
             self._assign(model, classes)
-        note_columns(self, *columns)
         self._note_coding(coding)
 
     def _fit_tables(self, X: Any, y: Any, given: Given, encoding: Encoding | None) -> None:
@@ -536,21 +537,15 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
     def _assign_binary(self, glm: AggregatedGLM, classes: Any) -> None:
         self._binary, self.classes_ = glm, classes
         self.coef_, self.intercept_ = glm.coef_[None], np.atleast_1d(glm.intercept_)
-        shrunk = glm.shrunk_coef_
-        self.shrunk_coef_ = None if shrunk is None else np.atleast_2d(shrunk)
-        level = glm.shrunk_intercept_
-        self.shrunk_intercept_ = None if level is None else np.atleast_1d(level)
         self.alpha_, self.effect_sd_ = glm.alpha_, np.atleast_1d(glm.block_sd_)
         self.context_sd_ = 0.0
         self.diagnostics_, self.status_, self.n_iter_ = glm.diagnostics_, glm.status_, glm.n_iter_
         self.n_people_, self.n_blocks_ = glm.n_people_, glm.n_blocks_
 
     def _assign(self, model: CategoryModel, classes: Any) -> None:
+        model = replace(model, diagnostics=named_in(model.diagnostics, feature_names(self)))
         self._model, self.classes_ = model, classes
-        self.coef_, self.intercept_ = self._shown(model.coef, model.intercept)
-        shown = self._shown(*model.predicting)
-        same = model.predicting[0] is model.coef or np.array_equal(shown[0], self.coef_)
-        self.shrunk_coef_, self.shrunk_intercept_ = (None, None) if same else shown
+        self.coef_, self.intercept_ = self._shown(*model.predicting)
         self.alpha_, self.effect_sd_ = model.alpha, model.effect_sd
         self.context_sd_ = model.context_sd
         self.diagnostics_, self.status_ = model.diagnostics, model.status

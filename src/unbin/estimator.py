@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -94,8 +93,6 @@ _LISTED = {
     "nuisance_": "nuisance",
     "alpha_": "alpha",
     "selection_": "selection",
-    "shrunk_coef_": "shrunk_coef",
-    "shrunk_intercept_": "shrunk_intercept",
 }
 
 _RIDGES = ("auto", "held-out")
@@ -134,10 +131,11 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     target_transform : {None, "log"}
         "log" models the log of the target, on logged edges; predictions are means of the target
         itself (gaussian family).
-    robust : bool
+    robust : bool or "auto"
         Estimate from the levels of the blocks' tables alone, not from the shape of their
         histograms: slopes stay valid where the shape of the family is wrong, with standard errors 0
-        to 50 % larger (likelihood, one table).
+        to 50 % larger (likelihood). "auto": where tests find the family wrong, and levels and
+        shapes tell different slopes; the summary says so.
     lower, upper : float or None
         Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
         imputed values stay within them, and within what the release itself shows: closed bins,
@@ -196,9 +194,6 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     alpha_ : float, or list of p
         The ridge that was used. The evidence ridge applies to the standardised slopes, and is
         infinite where it leaves none.
-    shrunk_coef_, shrunk_intercept_ : as ``coef_`` and ``intercept_``, or None
-        The coefficients used for prediction where they are not ``coef_``: where the evidence ridge
-        acts, or ``coef_`` is from levels alone; None elsewhere.
     selection_ : Selection, None or list of p
         Scores on held-out blocks of all that was tried; ``stopped`` where Ctrl-C ended the choice,
         and the best so far was fitted.
@@ -271,7 +266,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         contextual: bool | str = False,
         n_trials: int = 1,
         target_transform: str | None = None,
-        robust: bool = False,
+        robust: bool | str = "auto",
         lower: float | None = None,
         upper: float | None = None,
         solver: str = "lbfgs",
@@ -796,7 +791,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         ['dY/dX', '1 - 0']
         """
         check_is_fitted(self)
-        fit = replace(self._only_fit("marginal_effects"), limits=None)
+        fit = self._only_fit("marginal_effects")
         terms = tabulate(fit, feature_names(self), level)
         if X is None:
             people = training_people(fit)
@@ -889,7 +884,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
             tol=check_number("tol", self.tol, low=0.0, open_low=True),
             max_iter=check_whole("max_iter", max_iter, low=1),
             method=self.method,
-            robust=check_flag("robust", self.robust),
+            robust=value_or_auto("robust", self.robust, check_flag),
             ends=self._ends(),
             from_zero=self.lower is None,
         )
@@ -937,6 +932,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
     def _assign(self, fits: list[Fit], *, several: bool, offset: bool, release: bool) -> None:
         """Store the results, as they are for one target and stacked for several."""
         self._fits, self._several = fits, several
+        fits = [fit.for_prediction() for fit in fits]
         self._holds_imputed = fits[0].imputed is not None
         self._holds_release, self._has_offset = release, offset
         for name, source in _STACKED.items():

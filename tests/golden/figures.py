@@ -50,7 +50,7 @@ def figures_of(model: unbin.AggregatedGLM) -> Figures:
         "block_sd": model.block_sd_,
         "alpha": model.alpha_,
         "objective": model.objective_,
-        "shrunk_coef": model.shrunk_coef_,
+        "coef": model.coef_,
         "predicted": model.predict(five, **offset),
         "converged": model.status_.converged,
         "identified": told.identified,

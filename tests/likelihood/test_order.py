@@ -274,6 +274,10 @@ def test_blocks_with_quantiles_and_blocks_with_histograms_add():
     assert solved_order(fit)
     assert fit.n_blocks == 100
     np.testing.assert_allclose(coef_of(case, fit), case.coef, atol=0.12)
+    # levels of both kinds of blocks; bins that were not published are no part of them
+    assert fit.specification.shape.p_value > 0.05
+    levels = fit_likelihood(case.design, [release], family, robust=True)
+    np.testing.assert_allclose(coef_of(case, levels), case.coef, atol=0.12)
 
 
 def test_order_statistics_are_refused_by_thresholds():

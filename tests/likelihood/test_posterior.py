@@ -23,7 +23,8 @@ def people(seed=0, sd=0.0):
 
 def fitted(family="gaussian", sd=0.0):
     X, y = people(sd=sd)
-    model = unbin.AggregatedGLM(family).fit(X, unbin.aggregate(y, BLOCKS, 5).align(BLOCKS))
+    model = unbin.AggregatedGLM(family, robust=False)
+    model.fit(X, unbin.aggregate(y, BLOCKS, 5).align(BLOCKS))
     return X, y, model
 
 

@@ -32,28 +32,78 @@ def notes(model):
     return " ".join(model.diagnostics_.warnings)
 
 
-def test_slopes_are_from_levels_where_block_effects_drown_them(monkeypatch):
-    X, y, block = people(30, 100, effects=1.0, seed=3)
-    model = fitted(X, y, block)
+def reasons(model):
+    return " ".join(model.diagnostics_.reasons)
+
+
+def overdispersed(seed=0):
+    """Return counts that a Poisson model gets wrong in all but their means."""
+    X, _, block = people(100, 60, seed=seed)
+    rng = np.random.default_rng(seed + 1)
+    mean = np.exp(0.5 + X @ [0.4, -0.3]) * rng.gamma(1.0, 1.0, len(X))
+    return X, rng.poisson(mean).astype(float), block
+
+
+def test_slopes_are_from_levels_where_the_shape_test_rejects(monkeypatch):
+    X, y, block = overdispersed()
+    model, asked = (fitted(X, y, block, family="poisson", robust=each) for each in ("auto", True))
+    assert "the family is wrong, and shapes tell other slopes (shape test" in notes(model)
+    np.testing.assert_allclose(model.conf_int(), asked.conf_int(), rtol=1e-9)
+    assert "robust=True asks for it" in notes(asked)
+    full = fitted(X, y, block, family="poisson", robust=False)
+    assert ALONE not in notes(full)
+    assert "different slopes (shape test" in reasons(full)
+    off, off_full = (np.abs(m.conf_int().mean(axis=1) - [0.4, -0.3]).max() for m in (model, full))
+    assert off < 0.4 * off_full
+    monkeypatch.setattr(verdicts, "SHAPE_LEVEL", 0.0)
+    assert ALONE not in notes(fitted(X, y, block, family="poisson"))
+
+
+def test_slopes_from_levels_predict():
+    X, y, block = overdispersed()
+    model = fitted(X, y, block, family="poisson", alpha=0)
     assert ALONE in notes(model)
-    np.testing.assert_allclose(model.coef_, fitted(X, y, block, robust=True).coef_, rtol=1e-6)
-    monkeypatch.setattr(fit, "SHAPED", 1.0)
-    assert ALONE not in notes(fitted(X, y, block))
-
-
-def test_few_blocks_with_effects_have_slopes_from_levels(monkeypatch):
-    X, y, block = people(15, 100, effects=0.3, seed=1)
-    assert ALONE in notes(fitted(X, y, block))
-    monkeypatch.setattr(fit, "FEW_WITH_EFFECTS", 0)
-    assert ALONE not in notes(fitted(X, y, block))
-
-
-def test_full_scores_predict_where_slopes_are_from_levels():
-    X, y, block = people(15, 100, effects=0.3, seed=1)
-    model = fitted(X, y, block)
-    assert np.abs(model.shrunk_coef_ - model.coef_).max() > 1e-3
-    expected = X @ model.shrunk_coef_ + model.shrunk_intercept_
+    expected = np.exp(X @ model.coef_ + model.intercept_ + model.block_sd_**2 / 2)
     np.testing.assert_allclose(model.predict(X), expected, rtol=1e-9)
+
+
+def test_blocks_that_differ_for_their_own_reasons_do_not_make_the_family_wrong(monkeypatch):
+    """Slopes within blocks are .5 and -.3; those of levels are further off."""
+    X, y, block = people(100, 60)
+    by_block = X[:, 0].reshape(100, 60).mean(axis=1).repeat(60)
+    model = fitted(X, y + 0.6 * by_block, block)
+    assert ALONE not in notes(model)
+    assert "as no other test speaks against the family, blocks probably differ" in reasons(model)
+    assert "try contextual=True or more tables" in reasons(model)
+    monkeypatch.setattr(fit, "family_rejected", lambda _: True)
+    moved = fitted(X, y + 0.6 * by_block, block)
+    assert ALONE in notes(moved)
+    off = [abs(each.conf_int()[0].mean() - 0.5) for each in (model, moved)]
+    assert off[0] < off[1]
+
+
+def test_slopes_of_tables_that_cross_are_those_of_everything():
+    """There the shape test rests on the model's covariance."""
+    X, y, block = overdispersed()
+    sex = (X[:, 0] > 0).astype(int).astype(str)
+    target = unbin.join(*(unbin.aggregate(y, ids, 6).align(ids) for ids in (block, sex)))
+    model = unbin.AggregatedGLM("poisson").fit(X, target)
+    assert ALONE not in notes(model)
+    assert "different slopes (shape test" in reasons(model)
+
+
+@pytest.mark.parametrize(
+    ("n_blocks", "effects", "seed", "rule", "value"),
+    [(30, 1.0, 3, "SHAPED", 1.0), (15, 0.3, 1, "FEW_WITH_EFFECTS", 0)],
+    ids=["large", "of few blocks"],
+)
+def test_block_effects_that_drown_levels(monkeypatch, n_blocks, effects, seed, rule, value):
+    X, y, block = people(n_blocks, 100, effects=effects, seed=seed)
+    drowned = "does not tell the sign of slopes"
+    assert drowned in reasons(fitted(X, y, block))
+    assert drowned not in reasons(fitted(X, y, block, robust=True))
+    monkeypatch.setattr(verdicts, rule, value)
+    assert drowned not in reasons(fitted(X, y, block))
 
 
 def test_edges_that_lie_elsewhere_are_an_extension():

@@ -67,7 +67,8 @@ def test_files_give_the_fit_of_arrays(tmp_path, family, method):
         {"contextual": True},
         {"alpha": "held-out"},
         {"alpha": "auto"},
-        {"fit_intercept": False},
+        {"fit_intercept": False, "robust": False},
+        {"robust": True},
         {"family": "auto"},
     ],
 )

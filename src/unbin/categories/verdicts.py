@@ -13,17 +13,14 @@ from unbin._typing import BoolArray, FloatArray
 from unbin.categories.fit import CategoryFit
 from unbin.categories.problem import contrasts
 from unbin.likelihood.infer.verdicts import (
-    ESTIMATED,
-    IMPRECISE,
-    NOT_ESTIMABLE,
     Verdict,
     constant_features,
+    reach_of_ratio,
     without_information,
 )
 from unbin.likelihood.thresholds import (
     BLOCKS_PER_SLOPE,
     CONTEXT_LEVEL,
-    LARGEST_ERROR,
     LARGEST_MISFIT,
 )
 
@@ -42,11 +39,8 @@ def judge(fit: CategoryFit) -> Verdict:
     variance = np.einsum("ip,pq,iq->i", whole, fit.precision.covariance, whole)
     errors = np.sqrt(np.maximum(variance, 0.0)).reshape(-1, n_columns)[:, first : first + d]
     lost, why = _not_estimable(fit, errors)
-    precision = errors / _LATENT_SD
-    named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
-    named = np.where(lost, NOT_ESTIMABLE, named)
-    precision = np.where(lost, np.nan, precision)
-    return Verdict(tuple(map(str, named.ravel())), why, tuple(_reasons(fit)), precision.ravel())
+    factor = reach_of_ratio(design, errors)
+    return Verdict.of(errors / _LATENT_SD, factor, lost, why, tuple(_reasons(fit)))
 
 
 def _not_estimable(fit: CategoryFit, errors: FloatArray) -> tuple[BoolArray, str]:

@@ -79,11 +79,13 @@ def fit(
     ] = "no",
     random: categories.RandomOption = None,
     robust: Annotated[
-        bool,
+        bool | None,
         typer.Option(
-            "--robust", help="Slopes from the levels of blocks alone, not the shape of histograms."
+            help="Slopes from the levels of blocks alone, not the shape of histograms. Default: "
+            "where the two tell different slopes.",
+            show_default=False,
         ),
-    ] = False,
+    ] = None,
     method: Annotated[
         str, typer.Option(help="likelihood, or matching (the paper's).")
     ] = "likelihood",
@@ -179,7 +181,7 @@ def fit(
         of_numbers={
             "--method": method != "likelihood",
             "--offset": offset is not None,
-            "--robust": robust,
+            "--robust": robust is not None,
             "--n-trials": n_trials != 1,
             "--target-transform": target_transform is not None,
             "--lower": lower is not None,
@@ -194,7 +196,7 @@ def fit(
             method,
             alpha=parse_alpha(alpha),
             contextual=_contextual(contextual, blocks),
-            robust=robust,
+            robust="auto" if robust is None else robust,
             n_trials=n_trials,
             target_transform=target_transform,
             lower=lower,

@@ -25,7 +25,6 @@ from unbin.fitting.methods import inside
 from unbin.fitting.published import Published
 from unbin.likelihood.infer.diagnostics import Diagnostics
 from unbin.likelihood.infer.estimate import Errors, goodness
-from unbin.likelihood.infer.verdicts import IMPRECISE, Verdict
 from unbin.release import Release
 from unbin.release.join import Tables
 from unbin.release.words import plural
@@ -369,6 +368,9 @@ def in_units(
     quality = goodness(misfit, df, float(df.sum()) - root.gamma.size) if len(misfit) else None
     converged = root.status.converged
     reasons = tuple(filter(None, [verdict.why, *verdict.reasons]))
+    n_blocks = int(counts.known.sum())
+    told = plural(n_blocks, "block") if n_blocks else "every category was observed"
+    names = [f"feature {j} in {each}" for each in classes for j in range(len(design.scale))]
     expected = first.mean.sum(axis=1)
     return CategoryModel(
         classes=tuple(classes),
@@ -389,7 +391,7 @@ def in_units(
         sensitivity={},
         diagnostics=Diagnostics(
             identified=not verdict.why,
-            reason=_reason(verdict, int(counts.known.sum())),
+            reason=verdict.summed_up(told, names, "slope"),
             trusted=converged and not reasons,
             reasons=reasons,
             verdicts=verdict.coefficients,
@@ -407,19 +409,6 @@ def in_units(
         log_score=counts.log_score(expected)
         if len(expected)
         else -root.sums.deviance / (2 * max(design.n_people, 1)),
-    )
-
-
-def _reason(verdict: Verdict, n_blocks: int) -> str:
-    """Return the verdict in a sentence."""
-    if verdict.why:
-        return verdict.why
-    if verdict.reasons:
-        return f"not to be trusted: {verdict.reasons[0]}"
-    n, vague = len(verdict.coefficients), verdict.coefficients.count(IMPRECISE)
-    told = plural(n_blocks, "block") if n_blocks else "every category was observed"
-    return (
-        f"imprecise: {vague} of {n} slopes; {told}" if vague else f"estimated: {n} slopes; {told}"
     )
 
 

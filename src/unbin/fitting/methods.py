@@ -22,7 +22,6 @@ from unbin.fitting.published import means_of, published_of, quantiles_of
 from unbin.likelihood.data.counts import representative_values
 from unbin.likelihood.data.layout import arrange
 from unbin.likelihood.data.problem import KnownPeople
-from unbin.likelihood.data.tables import looks_counted
 from unbin.likelihood.fit import fit_likelihood
 from unbin.likelihood.impute.joint import JointRaking
 from unbin.likelihood.impute.posterior import Posterior
@@ -30,7 +29,7 @@ from unbin.likelihood.impute.raking import Raking
 from unbin.likelihood.infer.choice import RIDGES, Candidate, Selection, candidate_families, choose
 from unbin.likelihood.infer.diagnostics import Diagnostics, diagnose, has_context
 from unbin.likelihood.infer.estimate import LikelihoodFit, goodness
-from unbin.likelihood.infer.shrinkage import NO_SLOPES, level_shift, table_range
+from unbin.likelihood.infer.shrinkage import NO_SLOPES
 from unbin.matching.bounds import rank_bounds
 from unbin.matching.fit import fit_matching
 from unbin.release import Release
@@ -188,7 +187,6 @@ def _likelihood_result(
         n_rows=design.n_rows,
         df_residual=found.df_residual,
         shrunk=_shrunk(design, found, context, d, ordinal=bins is not None),
-        **_held(design, release, family, found),
         **_of_tables(design, release, family, found, d),
     )
 
@@ -231,8 +229,6 @@ def _shrunk_covariance(design: Design, found: LikelihoodFit) -> FloatArray:
     ridge, first = np.zeros(len(information)), int(design.fit_intercept)
     ridge[first : design.n_parameters] = n * min(found.shrunk.alpha, NO_SLOPES) * design.varies
     bread = solve_scaled(information + np.diag(ridge), np.eye(len(ridge)))
-    if not ridge.any():  # predicts from shapes, of whose errors nothing but the model's is known
-        return bread
     meat = information @ np.nan_to_num(found.covariance) @ information
     return np.asarray(bread @ (meat + np.diag(ridge)) @ bread)
 
@@ -249,18 +245,6 @@ def _with_thresholds(design: Design, covariance: FloatArray) -> FloatArray:
     jacobian[1 + d :, shift:p] = design.center / design.scale
     jacobian[1 + d :, p:] = np.eye(m)
     return np.asarray(jacobian @ covariance @ jacobian.T)
-
-
-def _held(
-    design: Design, release: Release | Tables, family: Family, found: LikelihoodFit
-) -> dict[str, Any]:
-    """Return what holds predictions to the table, where the fit failed or is rejected."""
-    if not found.outside or not found.counts.informative:
-        return {}
-    # bins of a family of counts end at whole numbers already
-    whole = not family.domain.integer and all(map(looks_counted, _releases(release)))
-    counts = replace(found.counts, whole=whole)
-    return {"limits": table_range(counts), "level": level_shift(design, family, found, counts)}
 
 
 def _n_people(design: Design, release: Release | Tables) -> int:

@@ -169,10 +169,6 @@ class Fit:
         Degrees of freedom of intervals and tests.
     shrunk : Shrunk or None
         What predicts, where the evidence ridge acts.
-    limits : (2,) or None
-        Lowest and highest mean to predict, where the fit failed or is rejected.
-    level : float
-        Added to the linear predictor there, so that the mean of everybody is the table's.
     """
 
     family: Family
@@ -209,21 +205,18 @@ class Fit:
     n_observed: int = 0
     df_residual: float = float("inf")
     shrunk: Shrunk | None = None
-    limits: FloatArray | None = None
-    level: float = 0.0
 
     def for_prediction(self) -> Fit:
         """Return the fit with the coefficients that predict: shrunk where the ridge acts."""
         if self.shrunk is None:
-            return replace(self, intercept=self.intercept + self.level, level=0.0)
+            return self
         bins, used = self.bins, self.shrunk
         if bins is not None and used.thresholds is not None:
             bins = replace(bins, thresholds=used.thresholds)
         return replace(
             self,
             coef=used.coef,
-            intercept=used.intercept + self.level,
-            level=0.0,
+            intercept=used.intercept,
             nuisance=used.nuisance,
             dispersion=self.family.dispersion(used.nuisance),
             contextual_coef=used.contextual_coef,
@@ -237,16 +230,6 @@ class Fit:
     def parameter_covariance(self) -> FloatArray | None:
         """Covariance of intercept and slopes, and of the thresholds of an ordinal fit."""
         return self.covariance if self.bins is None else self.threshold_covariance
-
-    @property
-    def shrunk_coef(self) -> FloatArray | None:
-        """Shrunk slopes, where the evidence ridge acts."""
-        return None if self.shrunk is None else self.shrunk.coef
-
-    @property
-    def shrunk_intercept(self) -> float | None:
-        """The intercept beside the shrunk slopes."""
-        return None if self.shrunk is None else self.shrunk.intercept
 
     def over_effects(
         self, value: Callable[[FloatArray], FloatArray], eta: FloatArray
@@ -306,7 +289,7 @@ class Settings:
     """The estimator's parameters that fits read, checked; None for those that the fit chooses.
 
     ``alpha`` is a number, None (the evidence ridge where it is needed), "auto" (always) or
-    "held-out" (chosen on held-out blocks).
+    "held-out" (chosen on held-out blocks). ``robust`` is None where the shape test decides.
     """
 
     alpha: float | str | None
@@ -322,4 +305,4 @@ class Settings:
     method: str
     ends: Interval
     from_zero: bool
-    robust: bool = False
+    robust: bool | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from unbin.fitting.model import Fit
+from unbin.likelihood.infer.diagnostics import Diagnostics
 
 _FEATURE = re.compile(r"\bfeature (\d+)\b")
 _FEATURES = re.compile(r"\(counted from 0: ([\d, ]+)")
@@ -14,9 +15,16 @@ _TABLE = re.compile(r"\btable (\d+)(?= differ)")
 
 
 def with_names(fit: Fit, features: Sequence[str]) -> Fit:
-    """Return a fit whose reasons name features and tables; the likelihood knows their numbers."""
-    feature = dict(enumerate(features))
-    table = dict(enumerate((table.name for table in fit.tables), 1))
+    """Return a fit whose diagnostics name features and tables."""
+    tables = tuple(table.name for table in fit.tables)
+    return replace(fit, diagnostics=named_in(fit.diagnostics, features, tables))
+
+
+def named_in(
+    found: Diagnostics, features: Sequence[str], tables: Sequence[str] = ()
+) -> Diagnostics:
+    """Return diagnostics that name features and tables; a fit knows their numbers."""
+    feature, table = dict(enumerate(features)), dict(enumerate(tables, 1))
 
     def named(text: str) -> str:
         text = _FEATURE.sub(lambda match: feature.get(int(match[1]), match[0]), text)
@@ -25,6 +33,9 @@ def with_names(fit: Fit, features: Sequence[str]) -> Fit:
         )
         return _TABLE.sub(lambda match: table.get(int(match[1]), match[0]), text)
 
-    found = fit.diagnostics
-    reasons = tuple(map(named, found.reasons))
-    return replace(fit, diagnostics=replace(found, reason=named(found.reason), reasons=reasons))
+    return replace(
+        found,
+        reason=named(found.reason),
+        reasons=tuple(map(named, found.reasons)),
+        warnings=tuple(map(named, found.warnings)),
+    )

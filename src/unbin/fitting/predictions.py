@@ -22,14 +22,8 @@ def predict_mean(fit: Fit, eta: FloatArray) -> FloatArray:
     """Return the mean of the modelled target.
 
     An ordinal fit reads targets off its latent variable (:mod:`unbin.families.latent`), or averages
-    the values of its bins where there are few. Where a fit failed or is rejected means keep to
-    the range of the table.
+    the values of its bins where there are few.
     """
-    mean = _mean(fit, eta)
-    return mean if fit.limits is None else np.clip(mean, *fit.limits)
-
-
-def _mean(fit: Fit, eta: FloatArray) -> FloatArray:
     if fit.bins is None:
         return fit.over_effects(fit.family.inverse_link, eta)
     scale = fit.bins.scale()

@@ -20,9 +20,9 @@ from unbin.likelihood.data.layout import Plan
 from unbin.likelihood.data.problem import KnownPeople, Problem, make_problem, ridge_penalty
 from unbin.likelihood.data.tables import looks_counted
 from unbin.likelihood.infer.estimate import LikelihoodFit, at_location, infer
-from unbin.likelihood.infer.shrinkage import shrink_predictions
+from unbin.likelihood.infer.shrinkage import held_to_level, shrink_predictions
 from unbin.likelihood.infer.specification import UNTESTED, Test, context_test, testable
-from unbin.likelihood.infer.verdicts import outcome_sd
+from unbin.likelihood.infer.verdicts import family_rejected, shape_rejects
 from unbin.likelihood.solve.effects import solve_with_effects
 from unbin.likelihood.solve.root import (
     effects_first,
@@ -35,7 +35,6 @@ from unbin.likelihood.solve.root import (
 from unbin.likelihood.solve.scoring import ScoringResult
 from unbin.likelihood.solve.signs import has_mirrors, likeliest_root
 from unbin.likelihood.solve.start import starting_point
-from unbin.likelihood.thresholds import FEW_WITH_EFFECTS, LARGEST_ERROR, SHAPED
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
@@ -54,7 +53,7 @@ def fit_likelihood(
     tol: float = 1e-6,
     max_iter: int = 50,
     n_features: int | None = None,
-    robust: bool = False,
+    robust: bool | None = None,
 ) -> LikelihoodFit:
     """Estimate the coefficients of people from what was published about them.
 
@@ -82,9 +81,9 @@ def fit_likelihood(
         Passes over the rows by scoring, at most.
     n_features : int, optional
         Slopes after these are contextual.
-    robust : bool
+    robust : bool, optional
         Give the root of the location score: from the blocks' levels, not the shape of their
-        histograms.
+        histograms. None: where the shape test rejects.
 
     Returns
     -------
@@ -96,7 +95,7 @@ def fit_likelihood(
     problem = make_problem(
         design.in_units(units), scaled, family, codes=codes, plan=plan, people=known
     )
-    _check(problem, robust=robust)
+    _check(problem, robust=bool(robust))
     fixed = 0.0 if alpha is None or isinstance(alpha, str) else alpha
     penalty = ridge_penalty(problem, fixed * units.slope**2)
     if start is None:
@@ -120,8 +119,14 @@ def fit_likelihood(
         context = _test_context(problem, result, penalty, n_features, tol, max_iter)
     found = infer(problem, result, penalty, n_features=n_features)
     found = replace(found, context=context, unclear=unclear)
-    if found.specification is not None and (robust or _needs_levels(problem, found)):
-        found = at_location(problem, found, result.free, penalty, robust=robust)
+    if penalty.any() and result.status is Status.CONVERGED:
+        bare = _unpenalised(problem, result, tol, max_iter, n_features)
+        bare = bare and replace(bare, context=context, unclear=unclear)
+        found = replace(found, unpenalised=bare)
+    if found.specification is not None and robust is not False:
+        why = "robust=True asks for it" if robust else _why_levels(problem, found.tested)
+        moved = at_location(problem, found, result, penalty, why) if why else found
+        found = moved if moved.status.converged or robust else found
     if alpha is None or isinstance(alpha, str):
         found = shrink_predictions(
             problem,
@@ -136,7 +141,8 @@ def fit_likelihood(
     if family.free_shape and len(releases) > 1:
         whole = any(looks_counted(release) for release in releases)
         found = replace(found, counts=replace(found.counts, whole=whole))
-    return found.out_of_units(units, releases, fit_intercept=design.fit_intercept)
+    found = found.out_of_units(units, releases, fit_intercept=design.fit_intercept)
+    return held_to_level(design, family, found, releases)
 
 
 def _in_units(
@@ -163,24 +169,36 @@ def _check(problem: Problem, *, robust: bool) -> None:
         )
 
 
-def _needs_levels(problem: Problem, fit: LikelihoodFit) -> bool:
-    """Tell whether slopes have to be estimated from the levels of blocks alone.
+def _why_levels(problem: Problem, fit: LikelihoodFit) -> str:
+    """Say why slopes are to be those of the levels of blocks alone; empty if they are not.
 
-    Where features and noise are about normal the shape of a histogram says how large slopes are,
-    not which sign they have: that comes from levels. Where block effects drown these the full score
-    has roots on both sides, each with a small standard error. Other tables show the sign.
+    Where levels and shapes tell different slopes, and the family has been found wrong, levels are
+    right if it is right in the mean. If it has not, blocks differ for reasons of their own: levels
+    are then further off. Those of one table do not tell effects within blocks from contextual ones.
+    Where tables cross the groups the test rests on the model's covariance, and is only a reason not
+    to trust the fit.
     """
-    tests, slopes = fit.specification, problem.slopes
-    contextual = fit.context is not None
-    if tests is None or problem.block_variance == 0 or contextual or not fit.alone:
-        return False
-    if fit.n_blocks < FEW_WITH_EFFECTS:
-        return True
-    shaped = tests.share > SHAPED
-    if not shaped.any():
-        return False
-    errors = np.sqrt(np.maximum(np.diag(tests.location_covariance)[slopes][shaped], 0.0))
-    return bool((errors > LARGEST_ERROR * outcome_sd(problem.design, problem.family, fit)).any())
+    tests, d = fit.specification, len(problem.design.scale)
+    if tests is None or fit.context is not None or np.isinf(tests.shape.df_residual):
+        return ""
+    if not (shape_rejects(problem.design, fit, d) and family_rejected(fit)):
+        return ""
+    return (
+        "the family is wrong, and shapes tell other slopes (shape test, p = "
+        f"{tests.shape.p_value:.2g})"
+    )
+
+
+def _unpenalised(
+    problem: Problem, result: ScoringResult, tol: float, max_iter: int, n_features: int | None
+) -> LikelihoodFit | None:
+    """Return the fit without the ridge that ``result`` has, to be tested; None of none."""
+    none = np.zeros(len(result.free))
+    reached = solve(problem, result.free, none, tol, max_iter)
+    problem, reached = refine(problem, reached, none, tol, max_iter)
+    if reached.status is not Status.CONVERGED:
+        return None
+    return infer(problem, reached, none, n_features=n_features)
 
 
 def _test_context(

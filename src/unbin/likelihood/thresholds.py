@@ -52,10 +52,16 @@ WEAK = 0.1
 APART = 2.0
 """Dispersion of the groups' levels from which on they lie further apart than people explain."""
 
+FAR_BEYOND = 0.1
+"""Mean square by which predicted means may leave the bins, over the variance of the outcome."""
+
 # -- verdicts --------------------------------------------------------------------------------------
 
 LARGEST_ERROR = 0.2
 """Standard error of a slope, as a share of sd(outcome)/sd(feature), that is still precise."""
+LARGEST_FACTOR = 2.0
+"""Factor on odds or rates by which the interval of a feature's effect may reach past its estimate.
+"""
 BLOCKS_PER_SLOPE = 3
 """Blocks of a single table for each slope, and two more, that a standard error needs."""
 SHAPE_LEVEL, SHAPE_LEVEL_OF_FEW, MANY_BLOCKS = 0.03, 0.05, 100
@@ -64,6 +70,8 @@ LARGEST_SHIFT = 1.0
 """Standard errors by which the shape of histograms may move a slope beside other tables."""
 EXTENSION_LEVELS = ((1e-2, 1.0), (1e-4, 0.2))
 """p values of an extension, over all that are tested, and standard errors that it moves a slope."""
+FAMILY_LEVEL = 0.05
+"""p value of an extension, over all that are tested, that says why levels and shapes differ."""
 CONTEXT_LEVEL = 1e-3
 """p value of the test of contextual effects that rejects a fit without them."""
 LARGEST_MISFIT = 3.0
@@ -71,4 +79,4 @@ LARGEST_MISFIT = 3.0
 SHAPED = 0.5
 """Share of the information on a slope that is from the shape of histograms, to be pointed out."""
 FEW_WITH_EFFECTS = 20
-"""Blocks with effects below which slopes are estimated from levels alone."""
+"""Blocks with effects below which a table does not tell the sign of slopes."""

@@ -82,7 +82,7 @@ def _some_fits(value: Any) -> list[Any]:
 def _check_fit(fit: Fit, d: int) -> None:
     """Raise unless the parts of a fit go together, with d features and finite estimates."""
     require(fit.coef, (d,), "coef")
-    for name in ("intercept", "dispersion", "block_sd", "level"):
+    for name in ("intercept", "dispersion", "block_sd"):
         require(np.array(getattr(fit, name)), (), name)
     counts = ("n_iter", "n_people", "n_rows", "n_blocks", "n_observed")
     for name in ("dispersion", "block_sd", "alpha", *counts):
@@ -135,8 +135,6 @@ def _check_fit(fit: Fit, d: int) -> None:
 
 def _check_shrunk(fit: Fit, d: int) -> None:
     """Raise unless what predicts is as long as what was estimated."""
-    if fit.limits is not None:
-        require(fit.limits, (2,), "limits")
     if fit.shrunk is None:
         return
     require(fit.shrunk.coef, (d,), "shrunk.coef")

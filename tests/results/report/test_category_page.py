@@ -106,7 +106,8 @@ def test_small_groups_have_no_shares():
     (first,) = [k for k, row in enumerate(rows) if row[0] == "rare &lt;race&gt;"]
     assert rows[first][1] == "&lt;11"
     assert all(row[3] == row[4] == "\N{EN DASH}" for row in rows[first : first + 3])
-    assert html.count("rare") == 5  # a fact, a row, three coefficients; not in the picture
+    # a fact, a row, three coefficients, which the verdict names; not in the picture
+    assert html.count("rare") == 8
     shown = render_report(model, title="t", public=True)
     assert "&lt;11" not in shown
 

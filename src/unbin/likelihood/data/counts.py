@@ -244,7 +244,7 @@ def representative_values(counts: PublishedCounts) -> FloatArray:
     lower, upper = np.atleast_2d(*ends)  # one row where all blocks share their bins
     width = upper - lower
     inner = np.isfinite(width) & (width >= 0)
-    share = counts.count.sum(axis=0)[None, :] if counts.shared else counts.count
+    share = counts.count[counts.known].sum(axis=0)[None] if counts.shared else counts.count
     density = np.where(inner, (share + 0.5) / np.maximum(width, 0.5 * _typical(width, inner)), 0.0)
     fallback = _typical(width, inner)
     scale = _tail(share + 0.5, np.roll(density, -1, axis=1), np.roll(width, -1, axis=1), fallback)

@@ -22,18 +22,17 @@ from unbin.likelihood.infer.estimate import (
 from unbin.likelihood.infer.evidence import told_by_person
 from unbin.likelihood.infer.specification import Extension, Test
 from unbin.likelihood.infer.verdicts import (
-    IMPRECISE,
+    NAMED,
     NOT_ESTIMABLE,
     Verdict,
     constant_features,
     judge,
 )
-from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPED
+from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPE_LEVEL, SHAPED
 from unbin.release import Release
 from unbin.release.join import distinct_names
 from unbin.rows.design import Design
 
-_OVERDISPERSED = 1.5
 _LEVEL = 0.05
 _MOST_INFLUENTIAL = 20
 
@@ -76,7 +75,7 @@ class Diagnostics:
         Of each coefficient: "estimated", "imprecise" or "not estimable".
     precision : (d,) or None
         Standard errors as shares of sd(outcome on the link's scale)/sd(feature); above .2 a
-        coefficient is imprecise.
+        coefficient is imprecise, as it is where an odds or rates ratio is known to a factor of 2.
     shape : Test or None
         That levels and shapes of the blocks' histograms tell the same slopes; F. Rejected, the
         family is wrong, or blocks differ for reasons related to the features.
@@ -145,8 +144,8 @@ class Diagnostics:
     def sentences(self) -> tuple[str, ...]:
         """Return everything worth reading, most important first."""
         found = [self.reason, *(reason for reason in self.reasons if reason not in self.reason)]
-        if self.goodness_of_fit is not None and np.isfinite(self.goodness_of_fit.ratio):
-            fit = self.goodness_of_fit
+        fit = self.goodness_of_fit
+        if fit is not None and np.isfinite(fit.p_value):
             p = "p < 0.001" if fit.p_value < 0.001 else f"p = {fit.p_value:.3f}"
             found.append(f"goodness of fit: Q/df = {fit.ratio:.2f} ({p})")
         if self.block_sd > 0:
@@ -237,7 +236,7 @@ def _judged(
     design: Design, family: Family, fit: LikelihoodFit, d: int, worst: tuple[str, ...]
 ) -> Diagnostics:
     """Judge a fit whose tables differ most from it in the blocks of these names."""
-    verdict, goodness, tests = judge(design, family, fit, d), fit.goodness, fit.specification
+    verdict, tests = judge(design, family, fit, d), fit.tested.specification
     context = contextual_test(design, fit, d) or (None if tests is None else tests.context)
     found = Diagnostics(
         identified=NOT_ESTIMABLE not in verdict.coefficients and not verdict.why,
@@ -250,11 +249,11 @@ def _judged(
         shape_share=None if tests is None else tests.share[:d],
         extensions=() if tests is None else tests.extensions,
         context=context,
-        goodness_of_fit=goodness,
+        goodness_of_fit=fit.goodness,
         worst_blocks=worst,
         efficiency=efficiency(design, family, fit)[:d],
         block_sd=fit.block_sd,
-        warnings=tuple(_notes(design, fit, goodness, verdict, context, d)),
+        warnings=tuple(_notes(design, fit, context, d)),
     )
     coef, errors = _location(design, fit, d)
     return replace(
@@ -269,12 +268,13 @@ def _location(
     design: Design, fit: LikelihoodFit, d: int
 ) -> tuple[FloatArray | None, FloatArray | None]:
     """Return the coefficients from the blocks' levels alone, in units of X."""
-    if fit.location is None:
+    location = fit.tested.location
+    if location is None:
         return None, None
     shift = int(design.fit_intercept)
     features, scale = slice(shift, shift + d), design.scale[:d]
-    variance = np.diag(fit.location.covariance)[features]
-    return fit.location.theta[features] / scale, np.sqrt(np.maximum(variance, 0.0)) / scale
+    variance = np.diag(location.covariance)[features]
+    return location.theta[features] / scale, np.sqrt(np.maximum(variance, 0.0)) / scale
 
 
 def contextual_test(design: Design, fit: LikelihoodFit, d: int) -> Test | None:
@@ -299,59 +299,65 @@ def has_context(design: Design, fit: LikelihoodFit, d: int) -> bool:
 
 def _reason(fit: LikelihoodFit, verdict: Verdict) -> str:
     """Return the verdict in a sentence."""
-    if verdict.why:
-        return verdict.why
-    if verdict.reasons:
-        return f"not to be trusted: {verdict.reasons[0]}"
-    n, vague = len(verdict.coefficients), verdict.coefficients.count(IMPRECISE)
     n_blocks = sum(table.n_blocks for table in fit.tables) if len(fit.tables) > 1 else fit.n_blocks
-    told = f"{n_blocks:,} blocks, no specification test speaks against the fit"
-    if fit.specification is None:
-        told = f"{n_blocks:,} blocks, the specification was not tested"
-    if not vague:
-        return f"estimated: {'the coefficient' if n == 1 else f'all {n} coefficients'}; {told}"
-    return f"imprecise: {vague} of {n} coefficients; {told}"
+    tests = fit.tested.specification
+    told = "no specification test speaks against the fit"
+    if tests is None:
+        told = "the specification was not tested"
+    elif fit.levels and tests.shape.p_value < SHAPE_LEVEL:
+        told = "no other specification test speaks against the fit"
+    elif np.isnan(tests.shape.p_value) and any(table.quantiles is not None for table in fit.tables):
+        told += (
+            "; one value of a block does not tell the shape of the outcome, which was not tested"
+        )
+    told = f"{n_blocks:,} blocks, {told}"
+    return verdict.summed_up(told, [f"feature {j}" for j in range(len(verdict.coefficients))])
 
 
 def _notes(
     design: Design,
     fit: LikelihoodFit,
-    goodness: GoodnessOfFit,
-    verdict: Verdict,
     context: Test | None,
     d: int,
 ) -> list[str]:
     """Return what else to keep in mind."""
     found = []
     if fit.shrunk is not None:
-        found.append(_shrinkage_note(fit.shrunk))
-    if verdict.reasons and goodness.ratio > _OVERDISPERSED and goodness.p_value < _LEVEL:
-        found.append(f"blocks differ {goodness.ratio:.1f} times as much as the model says")
+        found.append(_shrinkage_note(design, fit, fit.shrunk))
     if fit.levels:
         found.append(
             "slopes are estimated from the levels of blocks alone, not from the shape of their "
-            "histograms"
+            f"histograms, because {fit.levels}"
         )
     if context is not None and context.p_value < _LEVEL:
         found.append(_context_note(design, fit, context, d))
-    tests = fit.specification
+    tests = fit.tested.specification
     if tests is not None and not fit.levels and (tests.share[:d] > SHAPED).any():
-        n = int((tests.share[:d] > SHAPED).sum())
-        found.append(
-            f"{n} of {d} coefficients rest mostly on the shape of histograms within blocks, which "
-            "only the right family reads rightly"
-        )
+        found.append(_shape_note(tests.share[:d]))
     return found
 
 
-def _shrinkage_note(shrunk: ShrunkFit) -> str:
-    if shrunk.alpha == 0:
-        return "predictions: slopes are those of levels and shapes together"
-    if np.isinf(shrunk.alpha):
-        return f"predictions: the evidence ridge leaves no slopes, because {shrunk.why}"
+def _shape_note(share: FloatArray) -> str:
+    """Name the coefficients that are told by shapes, and the share of their information."""
+    shaped = np.flatnonzero(share > SHAPED)
+    which = ", ".join(f"feature {j} ({share[j]:.0%})" for j in shaped[:NAMED])
     return (
-        f"predictions: slopes are shrunk by the evidence ridge (alpha = {shrunk.alpha:.2g}), "
-        f"because {shrunk.why}; coefficients and their errors are not"
+        f"{len(shaped)} of {len(share)} coefficients rest mostly on the shape of histograms within "
+        f"blocks, which only the right family reads rightly: {which}"
+        + (", …" if len(shaped) > NAMED else "")
+    )
+
+
+def _shrinkage_note(design: Design, fit: LikelihoodFit, shrunk: ShrunkFit) -> str:
+    """Say how ``coef_``, which predicts, differs from the estimates that are shown."""
+    if np.isinf(shrunk.alpha):
+        return f"coef_ and predictions: the evidence ridge leaves no slopes, because {shrunk.why}"
+    first = int(design.fit_intercept)
+    ours, full = (np.linalg.norm(each[first:]) for each in (shrunk.theta, fit.theta))
+    share = f"to {ours / full:.0%} of their length, " if full > 0 else ""
+    return (
+        f"coef_ and predictions: slopes are shrunk by the evidence ridge (alpha = "
+        f"{shrunk.alpha:.2g}) {share}because {shrunk.why}; estimates and their errors are not"
     )
 
 

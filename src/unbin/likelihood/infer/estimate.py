@@ -195,15 +195,12 @@ class LikelihoodFit:
         Slopes whose sign a contextual fit does not tell: another root is about as likely.
     location : LocationFit or None
         The root of the location score beside the full one.
-    levels : bool
-        Whether theta is that root.
-    robust : bool
-        Whether that was asked for.
+    levels : str
+        Why theta is that root, as the end of a sentence; empty where it is the full one.
     shrunk : ShrunkFit or None
         What predicts, where the evidence ridge acts; theta and its errors are unpenalised.
-    outside : bool
-        Whether the plain fit failed or is rejected, so that predictions are not to leave the range
-        of the table.
+    unpenalised : LikelihoodFit or None
+        The fit without the ridge of a given size: the one that is tested.
     """
 
     theta: FloatArray
@@ -230,10 +227,14 @@ class LikelihoodFit:
     context: Test | None = None
     unclear: BoolArray | None = None
     location: LocationFit | None = None
-    levels: bool = False
-    robust: bool = False
+    levels: str = ""
     shrunk: ShrunkFit | None = None
-    outside: bool = False
+    unpenalised: LikelihoodFit | None = None
+
+    @property
+    def tested(self) -> LikelihoodFit:
+        """The fit whose specification is tested: the one without a ridge."""
+        return self.unpenalised or self
 
     @property
     def first(self) -> FittedTable:
@@ -254,6 +255,7 @@ class LikelihoodFit:
     ) -> LikelihoodFit:
         """Return the fit in the units of the target, of whose releases it is."""
         counts, location, shrunk = self.counts, self.location, self.shrunk
+        bare = self.unpenalised
         ends = np.stack([counts.lower, counts.upper])
         lower, upper = out_of_units(ends, units, releases if len(releases) > 1 else releases[0])
         factor = np.ones(len(self.theta) + len(self.nuisance))
@@ -287,12 +289,13 @@ class LikelihoodFit:
             tables=tuple(table.out_of_units(units, release) for table, release in pairs),
             location=location,
             shrunk=shrunk,
+            unpenalised=bare and bare.out_of_units(units, releases, fit_intercept=fit_intercept),
         )
 
     def without_influence(self) -> LikelihoodFit:
-        """Return the fit without a row per block and parameter, once it has been judged."""
+        """Return the fit without what it is judged by: a row per block and parameter, above all."""
         tables = tuple(replace(table, influence=None) for table in self.tables)
-        return replace(self, tables=tables)
+        return replace(self, tables=tables, unpenalised=None)
 
     def for_prediction(self) -> LikelihoodFit:
         """Return the fit with the parameters that predict: shrunk ones where the ridge acts."""
@@ -311,7 +314,7 @@ class LocationFit:
 
 @dataclass(frozen=True, slots=True)
 class ShrunkFit:
-    """What predicts where it is not theta: where the evidence ridge acts, or theta is from levels.
+    """What predicts where it is not theta: where the evidence ridge acts.
 
     Attributes
     ----------
@@ -337,12 +340,6 @@ class ShrunkFit:
     lost: BoolArray
     lost_why: str
     reasons: tuple[str, ...]
-
-    @classmethod
-    def of(cls, fit: LikelihoodFit) -> ShrunkFit:
-        """Return what predicts as a fit does, without a ridge."""
-        none = np.zeros(len(fit.theta), dtype=bool)
-        return cls(fit.theta, fit.nuisance, 0.0, "", none, "", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,34 +408,26 @@ def infer(
         leveraged=leveraged,
         support=None if found is None else found.support,
     )
-    theta, nuisance = coordinates.split(free)
     jacobian, back = coordinates.jacobian(free), coordinates.inverse_jacobian(free)
     cov = jacobian @ cov @ jacobian.T
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    tables, fits, mean = _fitted_tables(
-        problem, result, scores, cov, bread @ jacobian.T, float(alive.sum())
-    )
-    people = problem.group_people
+    described = _described(problem, result, scores, cov, bread @ jacobian.T, float(alive.sum()))
     known = None if sums.known is None else back.T @ sums.known.information @ back
     return LikelihoodFit(
-        theta=theta,
-        nuisance=nuisance,
+        **described,
         covariance=cov,
         information=back.T @ information @ back,
         model_covariance=jacobian @ solve_scaled(information, np.eye(len(free))) @ jacobian.T,
-        goodness=fits,
-        log_score=_log_score(tables),
         status=result.status,
         equation=result.equation,
         n_iter=result.n_iter,
         path=result.path,
-        counts=_everybody(problem, tables, mean, theta, nuisance),
         block_sd=float(np.sqrt(problem.block_variance + sum(problem.further))),
-        block_average=average_effect(sums, problem.block_variance, people),
         n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
-        tables=tables,
         known=known,
-        known_share=None if known is None else np.asarray(1 - sum(t.share for t in tables)),
+        known_share=None
+        if known is None
+        else np.asarray(1 - sum(t.share for t in described["tables"])),
         df_residual=df_residual,
         errors=errors,
         specification=found,
@@ -447,6 +436,31 @@ def infer(
 
 
 # -- table by table --------------------------------------------------------------------------------
+
+
+def _described(
+    problem: Problem,
+    result: ScoringResult,
+    scores: FloatArray,
+    cov: FloatArray,
+    bread: FloatArray,
+    n_fitted: float,
+) -> dict[str, Any]:
+    """Return the parameters at the root of ``result``, and what the fit says of all tables there.
+
+    ``scores`` (G, p) are those of groups, ``bread`` is J⁻¹ times the jacobian.
+    """
+    theta, nuisance = problem.coordinates.split(result.free)
+    tables, goodness, mean = _fitted_tables(problem, result, scores, cov, bread, n_fitted)
+    return {
+        "theta": theta,
+        "nuisance": nuisance,
+        "goodness": goodness,
+        "log_score": _log_score(tables),
+        "counts": _everybody(problem, tables, mean, theta, nuisance),
+        "block_average": average_effect(result.sums, problem.block_variance, problem.group_people),
+        "tables": tables,
+    }
 
 
 def _fitted_tables(
@@ -772,40 +786,35 @@ def location_fit(problem: Problem, free: FloatArray, found: Specification) -> Lo
 
 
 def at_location(
-    problem: Problem, fit: LikelihoodFit, free: FloatArray, penalty: FloatArray, *, robust: bool
+    problem: Problem, fit: LikelihoodFit, result: ScoringResult, penalty: FloatArray, why: str
 ) -> LikelihoodFit:
-    """Return a fit at the root of the location score; ``free`` is that of the full one.
+    """Return a fit at the root of the location score, where ``result`` is that of the full one.
 
-    Its errors are those of the blocks, and its tests those of the full fit. Unless it was asked for
-    (``robust``) the full fit still predicts: shapes say how large slopes are.
+    Its errors are those of the blocks, and its tests those of the full fit. ``why`` it is asked
+    for. Where there is no root the fit is not converged.
     """
-    moved, found, converged = locate(problem, free, penalty)
-    theta, nuisance = problem.coordinates.split(moved)
-    jacobian = problem.coordinates.jacobian(moved)
-    cov = jacobian @ found.covariance() @ jacobian.T
+    moved, found, converged = locate(problem, result.free, penalty)
+    plain, jacobian = problem.around(None), problem.coordinates.jacobian(moved)
+    sums = score_sums(plain, moved, penalty, crossing(problem))
+    cov, model = (jacobian @ each @ jacobian.T for each in (found.covariance(), found.model))
+    n_fitted = float((np.diag(model) > 0).sum())
+    at = replace(result, free=moved, sums=sums)
+    described = _described(plain, at, found.leveraged, cov, found.bread.T @ jacobian.T, n_fitted)
+    if not fit.alone:  # of several tables influence is that on the full root
+        kept = zip(described["tables"], fit.tables, strict=True)
+        described["tables"] = tuple(replace(a, influence=b.influence) for a, b in kept)
     return replace(
         fit,
-        theta=theta,
-        nuisance=nuisance,
+        **described,
         covariance=cov,
-        model_covariance=jacobian @ found.model @ jacobian.T,
-        location=LocationFit(theta, cov),
+        information=np.asarray(np.linalg.pinv(model, hermitian=True)),
+        model_covariance=model,
+        location=LocationFit(described["theta"], cov),
         errors=Errors.CR3 if problem.layout.border is None else Errors.BORDER,
-        tables=_moved(fit, found.leveraged @ found.bread.T @ jacobian.T, cov, len(theta)),
         status=fit.status if converged else Status.NOT_CONVERGED,
-        levels=True,
-        robust=robust,
-        shrunk=None if robust else ShrunkFit.of(fit),
+        levels=why,
+        unpenalised=fit.unpenalised and replace(fit.unpenalised, levels=why),
     )
-
-
-def _moved(
-    fit: LikelihoodFit, shift: FloatArray, cov: FloatArray, n_theta: int
-) -> tuple[FittedTable, ...]:
-    """Return tables with the influence of the blocks of a single one; of several as it was."""
-    if not fit.alone:
-        return fit.tables
-    return (replace(fit.first, influence=influence(shift, cov, n_theta)),)
 
 
 def goodness(block_misfit: FloatArray, block_df: FloatArray, df: float) -> GoodnessOfFit:

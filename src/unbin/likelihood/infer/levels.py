@@ -125,15 +125,15 @@ def location_score(
 
 
 def locate(
-    problem: Problem, free: FloatArray, penalty: FloatArray
+    problem: Problem, free: FloatArray, penalty: FloatArray, *, held: bool = False
 ) -> tuple[FloatArray, Location, bool]:
     """Solve the location score from ``free``; return its root, the score there and if it is one.
 
     Where levels ask for slopes that explain more than the whole spread of the outcome there is no
-    root: nuisance parameters then stay as they are in ``free``.
+    root: nuisance parameters then stay as they are in ``free``, as they do if ``held``.
     """
-    for held in (False, True):
-        found = _solve(problem, free, penalty, held=held)
+    for each in (True,) if held else (False, True):
+        found = _solve(problem, free, penalty, held=each)
         if found[2]:
             break
     return found
@@ -174,11 +174,14 @@ class Levels:
     lead : int
         The table of the core whose pooled bins nuisance parameters are read off, as a place in the
         stack; -1 for none.
+    told : (U, L) or None
+        1 for the statistics of blocks whose counts are known, else 0; None where all are.
     """
 
     values: FloatArray
     border: FloatArray | None
     lead: int
+    told: FloatArray | None
 
 
 def level_values(problem: Problem) -> Levels:
@@ -192,7 +195,12 @@ def level_values(problem: Problem) -> Levels:
     border = None
     if layout.border is not None:
         border = layout.border.stacked([each[t] for t in layout.border.tables])[0]
-    return Levels(core.stacked([each[t] for t in core.tables]), border, lead)
+    told = None
+    if not all(tables[t].counts.known.all() for t in core.tables):
+        known = [(tables[t].counts.known, tables[t].size) for t in core.tables]
+        told = core.stacked([np.repeat(one[:, None], size, axis=1) for one, size in known])
+        told = told.astype(float)
+    return Levels(core.stacked([each[t] for t in core.tables]), border, lead, told)
 
 
 def table_values(problem: Problem, t: int) -> FloatArray:
@@ -320,7 +328,7 @@ def location_part(
     d, r, e = white[:, :, :p], white[:, :, p], white[:, :, p + 1]
     n_pool = pool.shape[1]
     side = white[:, :, p + 2 : p + 2 + n_pool]
-    known = like(sigma, problem.stacked[0].used[units].any(axis=1))
+    told = None if levels.told is None else like(sigma, levels.told[units])
 
     def over(left: Any, right: Any) -> Any:
         """Return the sum of products over groups and levels."""
@@ -328,20 +336,24 @@ def location_part(
         return long_product(*flat)
 
     def pooled(values: Any) -> Any:
-        """Return the sum over the groups of which something is known, of pooled bins."""
-        flat = values.reshape(len(values), -1)
-        total = long_product(known[:, None], flat).reshape(values.shape[1:])
-        return pool.T @ total
+        """Return the sum over the groups of pooled bins, of those blocks whose counts are known."""
+        if told is not None:
+            values = values * told[:, :, None]
+        return pool.T @ values.sum(0)
 
     reach: tuple[FloatArray, ...] = ()
     if beside is not None:
         c = white[:, :, p + 2 + n_pool :]
         added = problem.block_variance * moments.reached.T @ moments.reached
         taken = over(c, np.concatenate([d, r[:, :, None], side], axis=2))
-        reach = (over(c, c), taken, beside.T @ np.einsum("ulm,lk->mk", across, pool), added)
+        reached_by = across if told is None else across * told[:, :, None]
+        reach = (over(c, c), taken, beside.T @ np.einsum("ulm,lk->mk", reached_by, pool), added)
+    residual = kept[:, :, p]
+    if told is not None:
+        residual, sigma = residual * told, sigma * told[:, None, :]
     return LocationPart(
         scores=(d * r[:, :, None]).sum(1),
-        pooled=kept[:, :, p] @ pool,
+        pooled=residual @ pool,
         along=(d * e[:, :, None]).sum(1),
         white=d,
         square=over(d, d),

@@ -2,21 +2,23 @@
 
 A coefficient is *not estimable* where what was published does not change with it, *imprecise* where
 its standard error is above a fifth of the outcome's standard deviation on the link's scale over
-that of the feature, and *estimated* otherwise: its own size has no part in it.
+that of the feature, or its 95 % interval reaches further than a factor of 2 past the odds or rates
+ratio of a step of the feature (from one of two values to the other, or two standard deviations),
+and *estimated* otherwise: its own size has no part in it.
 
 A fit is trusted unless it did not converge, rests on too few blocks, has a slope that diverged or
 whose sign is not told (:mod:`unbin.likelihood.solve.signs`), or fails a specification test: that of
 the shape at 3 % (5 % with fewer than 100 blocks), that of contextual effects at 0.1 %, or an
 extension at 1 % (over all that are tested) that would move a slope by more than its standard error,
 or at 0.01 % by a fifth of it. Over right models that flags about 4 % (experiments/trust.py). Q/df
-has no part in it either: it is large in most fits that are harmless, and names the cause once a
-test has spoken. What cannot be told from one table, such as a floor inside an open bin, is told by
-none of these. Where tables cross the groups the covariance is the model's in part: there a Q/df
-above 3 rejects the fit.
+has no part in it either: it is large in most fits that are harmless. What cannot be told from one
+table, such as a floor inside an open bin, is told by none of these. Where tables cross the groups
+the covariance is the model's in part: there a Q/df above 3 rejects the fit.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,12 +34,16 @@ from unbin.likelihood.thresholds import (
     BLOCKS_PER_SLOPE,
     CONTEXT_LEVEL,
     EXTENSION_LEVELS,
+    FAMILY_LEVEL,
+    FEW_WITH_EFFECTS,
     LARGEST_ERROR,
+    LARGEST_FACTOR,
     LARGEST_MISFIT,
     LARGEST_SHIFT,
     MANY_BLOCKS,
     SHAPE_LEVEL,
     SHAPE_LEVEL_OF_FEW,
+    SHAPED,
 )
 from unbin.rows.design import Design
 
@@ -47,6 +53,10 @@ _LEAST_NUISANCE = 1e-2
 """Root of the information on a nuisance parameter that tells it at all."""
 _LOADING = 1e-3
 """Squared loading on a direction without information from which on a slope is not estimable."""
+NAMED = 5
+"""Coefficients that a sentence names, at most."""
+_NORMAL = 1.96
+_TWO_VALUED = 1e-6
 _LARGEST_STEP = 15.0
 """Largest effect of one feature on eta over its range, on a log or logit scale."""
 _LARGEST_STEP_ERROR = 5.0
@@ -68,12 +78,51 @@ class Verdict:
         Why the fit is not to be trusted, a sentence each; empty where it is.
     precision : (d,)
         Standard errors as shares of sd(outcome)/sd(feature).
+    factor : (d,)
+        By what the interval of each odds or rates ratio reaches past its estimate, over a step of
+        the feature; 1 for other links.
     """
 
     coefficients: tuple[str, ...]
     why: str
     reasons: tuple[str, ...]
     precision: FloatArray
+    factor: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        precision: FloatArray,
+        factor: FloatArray,
+        lost: BoolArray,
+        why: str,
+        reasons: tuple[str, ...],
+    ) -> Verdict:
+        """Judge every coefficient by its precision, unless it is lost."""
+        vague = (precision > LARGEST_ERROR) | (factor > LARGEST_FACTOR)
+        named = np.where(lost, NOT_ESTIMABLE, np.where(vague, IMPRECISE, ESTIMATED))
+        precision = np.where(lost, np.nan, precision)
+        return cls(tuple(map(str, named.ravel())), why, reasons, precision.ravel(), factor.ravel())
+
+    def summed_up(self, told: str, names: Sequence[str], noun: str = "coefficient") -> str:
+        """Return the verdict in a sentence; ``told`` is what it rests on."""
+        if self.why:
+            return self.why
+        if self.reasons:
+            return f"not to be trusted: {self.reasons[0]}"
+        n = len(self.coefficients)
+        vague = [j for j, each in enumerate(self.coefficients) if each == IMPRECISE]
+        if not vague:
+            return f"estimated: {f'the {noun}' if n == 1 else f'all {n} {noun}s'}; {told}"
+        which = ", ".join(f"{names[j]} ({self._vague(j)})" for j in vague[:NAMED])
+        more = ", …" if len(vague) > NAMED else ""
+        return f"imprecise: {len(vague)} of {n} {noun}s, {which}{more}; {told}"
+
+    def _vague(self, j: int) -> str:
+        """Say how imprecise a coefficient is."""
+        if self.precision[j] > LARGEST_ERROR:
+            return f"standard error {self.precision[j]:.0%} of sd(outcome)/sd(feature)"
+        return f"effect known to a factor of {self.factor[j]:.1f}"
 
 
 def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict:
@@ -83,9 +132,9 @@ def judge(design: Design, family: Family, fit: LikelihoodFit, d: int) -> Verdict
     lost, why, reasons = grounds(design, family, fit, d)
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 0.0))
     precision = errors / outcome_sd(design, family, fit)
-    named = np.where(precision <= LARGEST_ERROR, ESTIMATED, IMPRECISE)
-    named = np.where(lost, NOT_ESTIMABLE, named)
-    return Verdict(tuple(map(str, named)), why, reasons, np.where(lost, np.nan, precision))
+    ratios = np.isfinite(family.domain.low)
+    factor = reach_of_ratio(design, errors) if ratios else np.ones(d)
+    return Verdict.of(precision, factor, lost, why, reasons)
 
 
 def grounds(
@@ -98,7 +147,20 @@ def grounds(
     if fit.shrunk is not None and (fit.shrunk.lost_why or fit.shrunk.reasons):
         return fit.shrunk.lost[:d], fit.shrunk.lost_why, fit.shrunk.reasons
     lost, why = _not_estimable(design, family, fit, d)
-    return lost, why, tuple(_reasons(design, family, fit, d))
+    return lost, why, tuple(_reasons(design, family, fit.tested, d))
+
+
+def reach_of_ratio(design: Design, errors: FloatArray) -> FloatArray:
+    """Return the factor by which intervals of odds or rates ratios reach past their estimates.
+
+    Over a step of the feature: from one of two values to the other, or two standard deviations. A
+    variable has two values where its variance is as large as its mean and its ends allow.
+    """
+    d = errors.shape[-1]
+    low, high = (each[:d] for each in design.ends)
+    two_valued = np.abs(-low * high - 1) < _TWO_VALUED
+    step = np.where(two_valued, high - low, np.minimum(high - low, 2.0))
+    return np.asarray(np.exp(np.minimum(_NORMAL * errors * step, _LARGEST_STEP)))
 
 
 def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
@@ -107,7 +169,7 @@ def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
     That of an ordinal outcome is of its latent variable. Where neither counts nor means were
     published it is the model's, at the mean of the features.
     """
-    found = _published_spread(fit)
+    found = published_spread(fit)
     if family.free_shape or found is None:
         shift = int(design.fit_intercept)
         slopes, gram = fit.theta[shift:], design.gram(np.zeros(design.n_parameters), unweighted)
@@ -123,7 +185,7 @@ def outcome_sd(design: Design, family: Family, fit: LikelihoodFit) -> float:
     return float(np.sqrt(variance) / max(abs(float(family.mean_derivative(level)[0])), 1e-300))
 
 
-def _published_spread(fit: LikelihoodFit) -> tuple[float, float] | None:
+def published_spread(fit: LikelihoodFit) -> tuple[float, float] | None:
     """Return mean and variance of the outcome as published, over all tables; None of neither.
 
     Counts may be noisy: they are no more than weights.
@@ -289,11 +351,16 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     tests = fit.specification
     if tests is None:
         return found
-    if tests.shape.p_value < _shape_level(fit) and not fit.robust and _moves(design, fit, d):
+    if _drowned(design, family, fit):
+        found.append(
+            "effects of blocks are so large that a single table does not tell the sign of slopes, "
+            "whose size is read off shapes; try "
+            f"{_options(family, fit, _ROBUST, 'more tables')}"
+        )
+    if not fit.levels and shape_rejects(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
-            f"{tests.shape.p_value:.2g}): {_EITHER}; try "
-            f"{_options(family, fit, _ORDINAL, _ROBUST, 'curved effects', 'more tables')}"
+            f"{tests.shape.p_value:.2g}): {_apart(design, family, fit, d)}"
         )
     elif tests.context.p_value < CONTEXT_LEVEL and len(design.scale) == d:
         found.append(
@@ -303,28 +370,46 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
         )
     worst = worst_extension(tests.extensions)
     if worst is not None:
-        found.append(_extension_text(worst, family))
+        found.append(_extension_text(worst, family, fit))
     return found
 
 
 _ORDINAL, _ROBUST = "family='ordinal'", "robust=True"
 
 
+def _apart(design: Design, family: Family, fit: LikelihoodFit, d: int) -> str:
+    """Say why levels and shapes tell different slopes, and what to try.
+
+    Where blocks differ for reasons of their own the family fits within them.
+    """
+    if family_rejected(fit):
+        tried = _options(family, fit, _ORDINAL, _ROBUST, "curved effects", "more tables")
+        return f"{_EITHER}; try {tried}"
+    contextual = () if len(design.scale) > d else ("contextual=True",)
+    return (
+        "as no other test speaks against the family, blocks probably differ for reasons related to "
+        f"the features; try {_options(family, fit, *contextual, 'more tables')}"
+    )
+
+
 def _options(family: Family, fit: LikelihoodFit, *options: str) -> str:
     """Return what may help, without what the fit is already or cannot be: "a, b or c"."""
     vain = {_ORDINAL} if family.free_shape else set()
-    vain |= {_ROBUST} if fit.robust else set()
+    vain |= {_ROBUST} if fit.levels else set()
     left = [each for each in options if each not in vain]
     return " or ".join(filter(None, [", ".join(left[:-1]), left[-1]]))
 
 
-def _moves(design: Design, fit: LikelihoodFit, d: int) -> bool:
-    """Tell whether leaving out the shape of histograms moves a slope, of several tables.
+def shape_rejects(design: Design, fit: LikelihoodFit, d: int) -> bool:
+    """Tell whether levels and shapes tell different slopes.
 
     Of one table the test is all there is; with several of them it finds differences that matter to
     none of the slopes, which rest on levels.
     """
-    if fit.alone or fit.location is None:
+    tests = fit.specification
+    if tests is None or not tests.shape.p_value < _shape_level(fit):
+        return False
+    if fit.alone or fit.location is None or fit.levels:
         return True
     features = slice(int(design.fit_intercept), int(design.fit_intercept) + d)
     errors = np.sqrt(np.maximum(np.diag(fit.covariance)[features], 1e-300))
@@ -332,16 +417,35 @@ def _moves(design: Design, fit: LikelihoodFit, d: int) -> bool:
     return bool((shift > LARGEST_SHIFT).any())
 
 
+def _drowned(design: Design, family: Family, fit: LikelihoodFit) -> bool:
+    """Tell whether block effects drown the levels of blocks, which show the sign of slopes.
+
+    Where features and noise are about normal the shape of a histogram says how large slopes are,
+    not which sign they have. The full score then has roots on both sides, each with a small
+    standard error. Other tables show the sign.
+    """
+    tests, location = fit.specification, fit.location
+    contextual = fit.context is not None
+    if tests is None or location is None or fit.block_sd == 0 or contextual or not fit.alone:
+        return False
+    if fit.levels:
+        return False
+    if fit.n_blocks < FEW_WITH_EFFECTS:
+        return True
+    slopes = slice(int(design.fit_intercept), design.n_parameters)
+    errors = np.sqrt(np.maximum(np.diag(location.covariance)[slopes], 0.0))[tests.share > SHAPED]
+    return bool((errors > LARGEST_ERROR * outcome_sd(design, family, fit)).any())
+
+
 def _shape_level(fit: LikelihoodFit) -> float:
     return SHAPE_LEVEL if fit.n_blocks >= MANY_BLOCKS else SHAPE_LEVEL_OF_FEW
 
 
-def rejected(fit: LikelihoodFit) -> bool:
-    """Tell whether a specification test speaks against a fit."""
-    tests = fit.specification
-    if tests is None or fit.robust:
-        return False
-    return tests.shape.p_value < _shape_level(fit) or worst_extension(tests.extensions) is not None
+def family_rejected(fit: LikelihoodFit) -> bool:
+    """Tell whether an extension is significant, whether or not it would move a slope."""
+    assert fit.specification is not None
+    found = fit.specification.extensions
+    return any(each.p_value < FAMILY_LEVEL / len(found) for each in found)
 
 
 def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
@@ -359,7 +463,7 @@ def worst_extension(extensions: tuple[Extension, ...]) -> Extension | None:
     return min(telling, key=lambda each: each.p_value, default=None)
 
 
-def _extension_text(worst: Extension, family: Family) -> str:
+def _extension_text(worst: Extension, family: Family, fit: LikelihoodFit) -> str:
     ordinal = "" if family.free_shape else f" or {_ORDINAL}"
     what, remedy = {
         "curvature": (
@@ -376,7 +480,7 @@ def _extension_text(worst: Extension, family: Family) -> str:
         ),
         "shape": (
             "the outcome has another shape than the family's",
-            f"try {_ORDINAL}, which has none, or {_ROBUST}",
+            f"try {_options(family, fit, _ORDINAL + ', which has none', _ROBUST)}",
         ),
     }[worst.kind]
     return (
