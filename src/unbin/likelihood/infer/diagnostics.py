@@ -13,6 +13,7 @@ from unbin._linalg import largest, solve_scaled
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.families import Family
 from unbin.likelihood.infer.estimate import (
+    FittedTable,
     GoodnessOfFit,
     LikelihoodFit,
     ShrunkFit,
@@ -26,9 +27,10 @@ from unbin.likelihood.infer.verdicts import (
     NOT_ESTIMABLE,
     Verdict,
     constant_features,
+    family_rejected,
     judge,
 )
-from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPE_LEVEL, SHAPED
+from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPE_LEVEL_OF_FEW, SHAPED
 from unbin.release import Release
 from unbin.release.join import distinct_names
 from unbin.rows.design import Design
@@ -81,7 +83,8 @@ class Diagnostics:
         family is wrong, or blocks differ for reasons related to the features.
     shape_share : (d,) or None
         The share of the information on each coefficient that comes from the shape of histograms
-        within blocks; near 0 it comes from differences between blocks alone.
+        within blocks; near 0 it comes from differences between blocks alone. None of slopes that
+        are from levels.
     location_coef, location_standard_errors : (d,) or None
         Coefficients from the blocks' levels alone (see ``robust``), to first order.
     extensions : tuple of Extension
@@ -246,7 +249,7 @@ def _judged(
         verdicts=verdict.coefficients,
         precision=verdict.precision,
         shape=None if tests is None else tests.shape,
-        shape_share=None if tests is None else tests.share[:d],
+        shape_share=None if tests is None or fit.levels else tests.share[:d],
         extensions=() if tests is None else tests.extensions,
         context=context,
         goodness_of_fit=fit.goodness,
@@ -304,14 +307,19 @@ def _reason(fit: LikelihoodFit, verdict: Verdict) -> str:
     told = "no specification test speaks against the fit"
     if tests is None:
         told = "the specification was not tested"
-    elif fit.levels and tests.shape.p_value < SHAPE_LEVEL:
+    elif fit.levels and tests.shape.p_value < SHAPE_LEVEL_OF_FEW:
         told = "no other specification test speaks against the fit"
-    elif np.isnan(tests.shape.p_value) and any(table.quantiles is not None for table in fit.tables):
+    elif np.isnan(tests.shape.p_value) and any(map(_one_value, fit.tables)):
         told += (
             "; one value of a block does not tell the shape of the outcome, which was not tested"
         )
     told = f"{n_blocks:,} blocks, {told}"
     return verdict.summed_up(told, [f"feature {j}" for j in range(len(verdict.coefficients))])
+
+
+def _one_value(table: FittedTable) -> bool:
+    """Tell whether a table has one order statistic of each block."""
+    return table.quantiles is not None and table.quantiles.value.shape[1] == 1
 
 
 def _notes(
@@ -329,9 +337,10 @@ def _notes(
             "slopes are estimated from the levels of blocks alone, not from the shape of their "
             f"histograms, because {fit.levels}"
         )
-    if context is not None and context.p_value < _LEVEL:
-        found.append(_context_note(design, fit, context, d))
     tests = fit.tested.specification
+    explained = bool(fit.levels) and family_rejected(fit.tested)
+    if context is not None and context.p_value < _LEVEL and not explained:
+        found.append(_context_note(design, fit, context, d))
     if tests is not None and not fit.levels and (tests.share[:d] > SHAPED).any():
         found.append(_shape_note(tests.share[:d]))
     return found

@@ -357,7 +357,10 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             "whose size is read off shapes; try "
             f"{_options(family, fit, _ROBUST, 'more tables')}"
         )
-    if not fit.levels and shape_rejects(design, fit, d):
+    worst = worst_extension(tests.extensions)
+    if fit.levels and family_rejected(fit):  # which explains the context too
+        worst = min(tests.extensions, key=lambda each: each.p_value)
+    elif not fit.levels and shape_rejects(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
             f"{tests.shape.p_value:.2g}): {_apart(design, family, fit, d)}"
@@ -368,7 +371,6 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
             f"{tests.context.p_value:.2g}): {_EITHER}; try "
             f"{_options(family, fit, _ORDINAL, 'contextual=True', 'more tables')}"
         )
-    worst = worst_extension(tests.extensions)
     if worst is not None:
         found.append(_extension_text(worst, family, fit))
     return found
@@ -443,8 +445,7 @@ def _shape_level(fit: LikelihoodFit) -> float:
 
 def family_rejected(fit: LikelihoodFit) -> bool:
     """Tell whether an extension is significant, whether or not it would move a slope."""
-    assert fit.specification is not None
-    found = fit.specification.extensions
+    found = () if fit.specification is None else fit.specification.extensions
     return any(each.p_value < FAMILY_LEVEL / len(found) for each in found)
 
 
@@ -483,7 +484,7 @@ def _extension_text(worst: Extension, family: Family, fit: LikelihoodFit) -> str
             f"try {_options(family, fit, _ORDINAL + ', which has none', _ROBUST)}",
         ),
     }[worst.kind]
-    return (
-        f"{what} (p = {worst.p_value:.2g}), which would move a slope by "
-        f"{np.abs(worst.shift).max():.1f} standard errors; {remedy}"
-    )
+    moves = f", which would move a slope by {np.abs(worst.shift).max():.1f} standard errors"
+    if fit.levels:
+        moves = ": slopes, which are from levels, are right as far as the mean is"
+    return f"{what} (p = {worst.p_value:.2g}){moves}; {remedy}"
