@@ -135,7 +135,8 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         Estimate from the levels of the blocks' tables alone, not from the shape of their
         histograms: slopes stay valid where the shape of the family is wrong, with standard errors 0
         to 50 % larger (likelihood). "auto": where tests find the family wrong, and levels and
-        shapes tell different slopes; the summary says so.
+        shapes tell different slopes, or fewer than 40 blocks with effects leave the sign of slopes
+        to shapes; the summary says so.
     lower, upper : float or None
         Ends of the target's domain, for an ordinal fit: a cost is not below 0. Predictions and
         imputed values stay within them, and within what the release itself shows: closed bins,

@@ -22,7 +22,7 @@ from unbin.likelihood.data.tables import looks_counted
 from unbin.likelihood.infer.estimate import LikelihoodFit, at_location, infer
 from unbin.likelihood.infer.shrinkage import held_to_level, shrink_predictions
 from unbin.likelihood.infer.specification import UNTESTED, Test, context_test, testable
-from unbin.likelihood.infer.verdicts import family_rejected, shape_rejects
+from unbin.likelihood.infer.verdicts import drowned, family_rejected, shape_rejects
 from unbin.likelihood.solve.effects import solve_with_effects
 from unbin.likelihood.solve.root import (
     effects_first,
@@ -35,6 +35,7 @@ from unbin.likelihood.solve.root import (
 from unbin.likelihood.solve.scoring import ScoringResult
 from unbin.likelihood.solve.signs import has_mirrors, likeliest_root
 from unbin.likelihood.solve.start import starting_point
+from unbin.likelihood.thresholds import FEW_WITH_EFFECTS
 from unbin.release import Release
 from unbin.release.units import in_units, units_of
 from unbin.rows.design import Design
@@ -176,12 +177,16 @@ def _why_levels(problem: Problem, fit: LikelihoodFit) -> str:
     right if it is right in the mean. If it has not, blocks differ for reasons of their own: levels
     are then further off. Those of one table do not tell effects within blocks from contextual ones.
     Where tables cross the groups the test rests on the model's covariance, and is only a reason not
-    to trust the fit.
+    to trust the fit. Where a single table has few blocks, with effects, the full score has roots of
+    both signs, each with a small standard error; levels say how little is told.
     """
     tests, d = fit.specification, len(problem.design.scale)
-    if tests is None or fit.context is not None or np.isinf(tests.shape.df_residual):
+    if tests is None or fit.context is not None:
         return ""
-    if not (shape_rejects(problem.design, fit, d) and family_rejected(fit)):
+    if fit.n_blocks < FEW_WITH_EFFECTS and drowned(problem.design, problem.family, fit):
+        return "so few blocks with effects do not tell the sign of slopes by shapes"
+    rejects = np.isfinite(tests.shape.df_residual) and shape_rejects(problem.design, fit, d)
+    if not (rejects and family_rejected(fit)):
         return ""
     return (
         "the family is wrong, and shapes tell other slopes (shape test, p = "

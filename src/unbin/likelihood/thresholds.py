@@ -78,5 +78,5 @@ LARGEST_MISFIT = 3.0
 """Q/df of several tables whose errors are the model's, in part; large effects make it 2."""
 SHAPED = 0.5
 """Share of the information on a slope that is from the shape of histograms, to be pointed out."""
-FEW_WITH_EFFECTS = 20
-"""Blocks with effects below which a table does not tell the sign of slopes."""
+FEW_WITH_EFFECTS = 40
+"""Blocks with effects below which the shapes of a table do not tell the sign of slopes."""

@@ -125,15 +125,15 @@ def location_score(
 
 
 def locate(
-    problem: Problem, free: FloatArray, penalty: FloatArray, *, held: bool = False
+    problem: Problem, free: FloatArray, penalty: FloatArray
 ) -> tuple[FloatArray, Location, bool]:
     """Solve the location score from ``free``; return its root, the score there and if it is one.
 
     Where levels ask for slopes that explain more than the whole spread of the outcome there is no
-    root: nuisance parameters then stay as they are in ``free``, as they do if ``held``.
+    root: nuisance parameters then stay as they are in ``free``.
     """
-    for each in (True,) if held else (False, True):
-        found = _solve(problem, free, penalty, held=each)
+    for held in (False, True):
+        found = _solve(problem, free, penalty, held=held)
         if found[2]:
             break
     return found

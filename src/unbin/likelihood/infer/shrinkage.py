@@ -112,7 +112,7 @@ def shrink_predictions(
     if found.levels and not failure:
         penalty = np.where(slopes, along.alpha * problem.n_people, 0.0)
         start = along.free if along.alpha < NO_SLOPES else null.free
-        free, _, there = locate(problem, start, penalty, held=True)
+        free, _, there = locate(problem, start, penalty)
         free = free if there else start
         return replace(found, shrunk=acting(*coordinates.split(free), along.alpha))
     if failure:

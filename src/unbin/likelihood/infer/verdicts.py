@@ -351,7 +351,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     tests = fit.specification
     if tests is None:
         return found
-    if _drowned(design, family, fit):
+    if drowned(design, family, fit):
         found.append(
             "effects of blocks are so large that a single table does not tell the sign of slopes, "
             "whose size is read off shapes; try "
@@ -419,7 +419,7 @@ def shape_rejects(design: Design, fit: LikelihoodFit, d: int) -> bool:
     return bool((shift > LARGEST_SHIFT).any())
 
 
-def _drowned(design: Design, family: Family, fit: LikelihoodFit) -> bool:
+def drowned(design: Design, family: Family, fit: LikelihoodFit) -> bool:
     """Tell whether block effects drown the levels of blocks, which show the sign of slopes.
 
     Where features and noise are about normal the shape of a histogram says how large slopes are,
