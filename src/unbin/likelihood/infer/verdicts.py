@@ -360,7 +360,7 @@ def _reasons(design: Design, family: Family, fit: LikelihoodFit, d: int) -> list
     worst = worst_extension(tests.extensions)
     if fit.levels and family_rejected(fit):  # which explains the context too
         worst = min(tests.extensions, key=lambda each: each.p_value)
-    elif not fit.levels and shape_rejects(design, fit, d):
+    elif shape_rejects(design, fit, d):
         found.append(
             "levels and shapes of the blocks' histograms give different slopes (shape test, p = "
             f"{tests.shape.p_value:.2g}): {_apart(design, family, fit, d)}"
