@@ -82,7 +82,7 @@ def fit(
         bool | None,
         typer.Option(
             help="Slopes from the levels of blocks alone, not the shape of histograms. Default: "
-            "where the two tell different slopes.",
+            "where tests call for it; the summary says so.",
             show_default=False,
         ),
     ] = None,

@@ -289,7 +289,7 @@ class Settings:
     """The estimator's parameters that fits read, checked; None for those that the fit chooses.
 
     ``alpha`` is a number, None (the evidence ridge where it is needed), "auto" (always) or
-    "held-out" (chosen on held-out blocks). ``robust`` is None where the shape test decides.
+    "held-out" (chosen on held-out blocks). ``robust`` is None where tests decide.
     """
 
     alpha: float | str | None

@@ -84,7 +84,7 @@ def fit_likelihood(
         Slopes after these are contextual.
     robust : bool, optional
         Give the root of the location score: from the blocks' levels, not the shape of their
-        histograms. None: where the shape test rejects.
+        histograms. None: where tests call for it.
 
     Returns
     -------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +25,11 @@ def plural(count: int, word: str) -> str:
 def people_text(n: int) -> str:
     """Return "1 person", "2 people"."""
     return "1 person" if n == 1 else f"{n:,} people"
+
+
+def first_few(texts: Sequence[str], most: int = 5) -> str:
+    """Return the first texts of a list, and whether there are more."""
+    return ", ".join(texts[:most]) + (", …" if len(texts) > most else "")
 
 
 def describe(release: Release) -> Iterator[tuple[str, str]]:
@@ -72,7 +77,7 @@ def _describe_categories(release: Release) -> str:
     size, names = np.diff(release.histogram.start), release.categories
     some, full = int((size > 0).sum()), int((size == len(names)).sum())
     count = "1 category" if len(names) == 1 else f"{len(names):,} categories"
-    told = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    told = first_few(names, _SHOWN)
     fewer = f", fewer in {plural(some - full, 'block')}" if full < some else ""
     return f"{plural(some, 'block')}, {count}: {told}{fewer}{_hidden(release.histogram)}"
 

@@ -23,7 +23,6 @@ from unbin.likelihood.infer.estimate import (
 from unbin.likelihood.infer.evidence import told_by_person
 from unbin.likelihood.infer.specification import Extension, Test
 from unbin.likelihood.infer.verdicts import (
-    NAMED,
     NOT_ESTIMABLE,
     Verdict,
     constant_features,
@@ -33,6 +32,7 @@ from unbin.likelihood.infer.verdicts import (
 from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPE_LEVEL_OF_FEW, SHAPED
 from unbin.release import Release
 from unbin.release.join import distinct_names
+from unbin.release.words import first_few
 from unbin.rows.design import Design
 
 _LEVEL = 0.05
@@ -349,11 +349,10 @@ def _notes(
 def _shape_note(share: FloatArray) -> str:
     """Name the coefficients that are told by shapes, and the share of their information."""
     shaped = np.flatnonzero(share > SHAPED)
-    which = ", ".join(f"feature {j} ({share[j]:.0%})" for j in shaped[:NAMED])
+    which = first_few([f"feature {j} ({share[j]:.0%})" for j in shaped])
     return (
         f"{len(shaped)} of {len(share)} coefficients rest mostly on the shape of histograms within "
         f"blocks, which only the right family reads rightly: {which}"
-        + (", …" if len(shaped) > NAMED else "")
     )
 
 

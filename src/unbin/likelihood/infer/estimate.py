@@ -411,7 +411,8 @@ def infer(
     jacobian, back = coordinates.jacobian(free), coordinates.inverse_jacobian(free)
     cov = jacobian @ cov @ jacobian.T
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    described = _described(problem, result, scores, cov, bread @ jacobian.T, float(alive.sum()))
+    fitted = _fitted_tables(problem, result, scores, cov, bread @ jacobian.T, float(alive.sum()))
+    described = _described(problem, result, *fitted)
     known = None if sums.known is None else back.T @ sums.known.information @ back
     return LikelihoodFit(
         **described,
@@ -441,17 +442,15 @@ def infer(
 def _described(
     problem: Problem,
     result: ScoringResult,
-    scores: FloatArray,
-    cov: FloatArray,
-    bread: FloatArray,
-    n_fitted: float,
+    tables: tuple[FittedTable, ...],
+    goodness: GoodnessOfFit,
+    mean: FloatArray,
 ) -> dict[str, Any]:
     """Return the parameters at the root of ``result``, and what the fit says of all tables there.
 
-    ``scores`` (G, p) are those of groups, ``bread`` is J⁻¹ times the jacobian.
+    ``mean`` is Σ q of everybody.
     """
     theta, nuisance = problem.coordinates.split(result.free)
-    tables, goodness, mean = _fitted_tables(problem, result, scores, cov, bread, n_fitted)
     return {
         "theta": theta,
         "nuisance": nuisance,
@@ -799,7 +798,9 @@ def at_location(
     cov, model = (jacobian @ each @ jacobian.T for each in (found.covariance(), found.model))
     n_fitted = float((np.diag(model) > 0).sum())
     at = replace(result, free=moved, sums=sums)
-    described = _described(plain, at, found.leveraged, cov, found.bread.T @ jacobian.T, n_fitted)
+    bread = found.bread.T @ jacobian.T
+    fitted = _fitted_tables(plain, at, found.leveraged, cov, bread, n_fitted)
+    described = _described(plain, at, *fitted)
     if not fit.alone:  # of several tables influence is that on the full root
         kept = zip(described["tables"], fit.tables, strict=True)
         described["tables"] = tuple(replace(a, influence=b.influence) for a, b in kept)

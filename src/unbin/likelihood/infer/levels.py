@@ -30,7 +30,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin.likelihood.data.counts import representative_values
 from unbin.likelihood.data.layout import Stack
 from unbin.likelihood.data.problem import Problem
-from unbin.likelihood.data.tables import PublishedOrder
+from unbin.likelihood.data.tables import PublishedOrder, Table
 from unbin.likelihood.model.moments import (
     CellSums,
     Moments,
@@ -175,7 +175,7 @@ class Levels:
         The table of the core whose pooled bins nuisance parameters are read off, as a place in the
         stack; -1 for none.
     told : (U, L) or None
-        1 for the statistics of blocks whose counts are known, else 0; None where all are.
+        0 for the bins of blocks whose counts are not known, else 1; None where all are.
     """
 
     values: FloatArray
@@ -197,10 +197,15 @@ def level_values(problem: Problem) -> Levels:
         border = layout.border.stacked([each[t] for t in layout.border.tables])[0]
     told = None
     if not all(tables[t].counts.known.all() for t in core.tables):
-        known = [(tables[t].counts.known, tables[t].size) for t in core.tables]
-        told = core.stacked([np.repeat(one[:, None], size, axis=1) for one, size in known])
-        told = told.astype(float)
+        told = core.stacked([_told(tables[t]) for t in core.tables])
     return Levels(core.stacked([each[t] for t in core.tables]), border, lead, told)
+
+
+def _told(table: Table) -> FloatArray:
+    """Return 0 for the bins of blocks whose counts are not known, else 1, (B, L)."""
+    told = np.ones((len(table.counts.n), table.size))
+    told[:, : table.counts.n_bins] = table.counts.known[:, None]
+    return told
 
 
 def table_values(problem: Problem, t: int) -> FloatArray:
@@ -313,6 +318,9 @@ def location_part(
         reached = problem.block_variance * moments.reached[:, None]
         columns.append(moments.across + said.shift[:, :, None] * reached)
     sigma, kept = _kept(problem, said, units, xp.concatenate(columns, 2))
+    if levels.told is not None:
+        told = like(sigma, levels.told[units])[:, :, None]
+        sigma, kept = sigma * told * told.swapaxes(1, 2), kept * told
     v = level_matrix(problem, stack, like(sigma, levels.values[units]), said.shift)
     turned = v.swapaxes(1, 2)
     pool = like(sigma, _pool(problem, levels))
@@ -328,7 +336,6 @@ def location_part(
     d, r, e = white[:, :, :p], white[:, :, p], white[:, :, p + 1]
     n_pool = pool.shape[1]
     side = white[:, :, p + 2 : p + 2 + n_pool]
-    told = None if levels.told is None else like(sigma, levels.told[units])
 
     def over(left: Any, right: Any) -> Any:
         """Return the sum of products over groups and levels."""
@@ -336,9 +343,7 @@ def location_part(
         return long_product(*flat)
 
     def pooled(values: Any) -> Any:
-        """Return the sum over the groups of pooled bins, of those blocks whose counts are known."""
-        if told is not None:
-            values = values * told[:, :, None]
+        """Return the sum over the groups of pooled bins."""
         return pool.T @ values.sum(0)
 
     reach: tuple[FloatArray, ...] = ()
@@ -346,14 +351,10 @@ def location_part(
         c = white[:, :, p + 2 + n_pool :]
         added = problem.block_variance * moments.reached.T @ moments.reached
         taken = over(c, np.concatenate([d, r[:, :, None], side], axis=2))
-        reached_by = across if told is None else across * told[:, :, None]
-        reach = (over(c, c), taken, beside.T @ np.einsum("ulm,lk->mk", reached_by, pool), added)
-    residual = kept[:, :, p]
-    if told is not None:
-        residual, sigma = residual * told, sigma * told[:, None, :]
+        reach = (over(c, c), taken, beside.T @ np.einsum("ulm,lk->mk", across, pool), added)
     return LocationPart(
         scores=(d * r[:, :, None]).sum(1),
-        pooled=residual @ pool,
+        pooled=kept[:, :, p] @ pool,
         along=(d * e[:, :, None]).sum(1),
         white=d,
         square=over(d, d),

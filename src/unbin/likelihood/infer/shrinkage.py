@@ -98,18 +98,18 @@ def shrink_predictions(
     if rootless and reasons:
         failure = failure or _ROOTLESS
     why = failure or ("alpha is 'auto'" if always else "")
-    along = _along_the_score(problem, found, result, slopes)
-    if not why and d == len(design.scale) and along.weak:
+    along = None if failure else _along_the_score(problem, found, result, slopes)
+    if along and not why and d == len(design.scale) and along.weak:
         why = "the table tells some combination of the slopes poorly"
     if not why:
         return found
     acting = partial(ShrunkFit, why=why, lost=lost, lost_why=lost_why, reasons=reasons)
-    if not failure and not (found.levels or problem.tells_spread):
+    if along and not (found.levels or problem.tells_spread):
         return replace(found, shrunk=acting(*coordinates.split(along.free), along.alpha))
     # the way there is without block effects, which come at the end
     plain, none = problem.without_effects(), np.zeros(len(slopes))
     null, floor = pooled_fit(plain, none, tol=tol, max_iter=max_iter), 0.0
-    if found.levels and not failure:
+    if along and found.levels:
         penalty = np.where(slopes, along.alpha * problem.n_people, 0.0)
         start = along.free if along.alpha < NO_SLOPES else null.free
         free, _, there = locate(problem, start, penalty)
@@ -142,7 +142,7 @@ def shrink_predictions(
     return replace(bare, theta=theta, nuisance=nuisance, shrunk=shrunk_fit)
 
 
-# -- the intercept -----------------------------------------------------------------------------
+# -- the intercept ---------------------------------------------------------------------------------
 
 
 def held_to_level(
@@ -280,8 +280,8 @@ def _along_the_score(
 ) -> _Along:
     """Take a step with the evidence ridge from the root that is shown.
 
-    Where the dispersion is set by the misfit it would take up what smaller slopes leave; the score
-    of levels is not solved again with a ridge.
+    Where the dispersion is set by the misfit it would take up what smaller slopes leave. Of slopes
+    from levels it is where their score is solved from.
     """
     coordinates, none = problem.coordinates, np.zeros(len(slopes))
     information, free = result.sums.information, result.free

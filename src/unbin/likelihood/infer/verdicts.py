@@ -10,7 +10,7 @@ A fit is trusted unless it did not converge, rests on too few blocks, has a slop
 whose sign is not told (:mod:`unbin.likelihood.solve.signs`), or fails a specification test: that of
 the shape at 3 % (5 % with fewer than 100 blocks), that of contextual effects at 0.1 %, or an
 extension at 1 % (over all that are tested) that would move a slope by more than its standard error,
-or at 0.01 % by a fifth of it. Over right models that flags about 4 % (experiments/trust.py). Q/df
+or at 0.01 % by a fifth of it. Over right models that flags about 3 % (experiments/trust.py). Q/df
 has no part in it either: it is large in most fits that are harmless. What cannot be told from one
 table, such as a floor inside an open bin, is told by none of these. Where tables cross the groups
 the covariance is the model's in part: there a Q/df above 3 rejects the fit.
@@ -45,6 +45,7 @@ from unbin.likelihood.thresholds import (
     SHAPE_LEVEL_OF_FEW,
     SHAPED,
 )
+from unbin.release.words import first_few
 from unbin.rows.design import Design
 
 ESTIMATED, IMPRECISE, NOT_ESTIMABLE = "estimated", "imprecise", "not estimable"
@@ -53,8 +54,6 @@ _LEAST_NUISANCE = 1e-2
 """Root of the information on a nuisance parameter that tells it at all."""
 _LOADING = 1e-3
 """Squared loading on a direction without information from which on a slope is not estimable."""
-NAMED = 5
-"""Coefficients that a sentence names, at most."""
 _NORMAL = 1.96
 _TWO_VALUED = 1e-6
 _LARGEST_STEP = 15.0
@@ -114,9 +113,8 @@ class Verdict:
         vague = [j for j, each in enumerate(self.coefficients) if each == IMPRECISE]
         if not vague:
             return f"estimated: {f'the {noun}' if n == 1 else f'all {n} {noun}s'}; {told}"
-        which = ", ".join(f"{names[j]} ({self._vague(j)})" for j in vague[:NAMED])
-        more = ", …" if len(vague) > NAMED else ""
-        return f"imprecise: {len(vague)} of {n} {noun}s, {which}{more}; {told}"
+        which = first_few([f"{names[j]} ({self._vague(j)})" for j in vague])
+        return f"imprecise: {len(vague)} of {n} {noun}s, {which}; {told}"
 
     def _vague(self, j: int) -> str:
         """Say how imprecise a coefficient is."""
@@ -215,7 +213,7 @@ def constant_features(design: Design) -> str | None:
     constant = np.flatnonzero(~design.varies)
     if not len(constant):
         return None
-    columns = ", ".join(map(str, constant[:5])) + (", …" if len(constant) > 5 else "")
+    columns = first_few(list(map(str, constant)))
     return (
         f"not estimable: {len(constant)} of {len(design.varies)} features are the same for "
         f"everybody (counted from 0: {columns}), and the intercept takes up their effect; drop them"
@@ -427,10 +425,8 @@ def drowned(design: Design, family: Family, fit: LikelihoodFit) -> bool:
     standard error. Other tables show the sign.
     """
     tests, location = fit.specification, fit.location
-    contextual = fit.context is not None
-    if tests is None or location is None or fit.block_sd == 0 or contextual or not fit.alone:
-        return False
-    if fit.levels:
+    settled = fit.levels or fit.context is not None or fit.block_sd == 0 or not fit.alone
+    if tests is None or location is None or settled:
         return False
     if fit.n_blocks < FEW_WITH_EFFECTS:
         return True
