@@ -27,6 +27,7 @@ import unbin.families
 import unbin.fitting.methods
 import unbin.likelihood.fit
 import unbin.likelihood.infer.estimate
+import unbin.likelihood.solve.root
 import unbin.likelihood.solve.scoring
 import unbin.matching.fit
 from unbin.release import Release, tables
@@ -129,7 +130,7 @@ def watched(clock: Clock) -> Any:
         (unbin.fitting.methods, "published_of", "published counts"),
         (unbin.likelihood.fit, "make_problem", "published counts laid out"),
         (unbin.likelihood.fit, "starting_point", "start (kernels included)"),
-        (unbin.likelihood.fit, "score_sums", "pass (kernel and host)"),
+        (unbin.likelihood.solve.root, "score_sums", "pass (kernel and host)"),
         (unbin.likelihood.fit, "infer", "inference (kernels included)"),
         (unbin.likelihood.infer.estimate, "specify", "  of it specification"),
         (unbin.likelihood.solve.scoring, "score_sums", "pass (kernel and host)"),
