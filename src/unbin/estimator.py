@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -81,6 +82,7 @@ _STACKED = {
     "contextual_coef_": "contextual_coef",
     "dispersion_": "dispersion",
     "block_sd_": "block_sd",
+    "clusters_": "clusters",
     "objective_": "objective",
     "relative_gradient_": "relative_gradient",
     "restart_disagreement_": "restart_disagreement",
@@ -191,6 +193,9 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         (likelihood). Slopes are then those within a block. With several tables this is the spread
         of all partitions' intercepts together, and slopes of ordinal and binary outcomes are those
         of the population, as in a GLM of individual data.
+    clusters_ : tuple of ClusterFit, or list of p
+        The clusters of ``fit(cluster=...)``: how many, and the standard deviation of their random
+        intercept, which is part of ``block_sd_``; empty without any.
     family_ : as used, or list of p
     alpha_ : float, or list of p
         The ridge that was used. The evidence ridge applies to the standardised slopes, and is
@@ -320,6 +325,7 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         observed: str | None = None,
         disjoint: bool = False,
         sample_weight: ArrayLike | None = None,
+        cluster: Any = None,
     ) -> AggregatedGLM:
         """Fit the model.
 
@@ -362,6 +368,12 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
             The tables do not count the outcomes that are known.
         sample_weight : (n,), optional
             For observed targets: how often each row counts, as in scikit-learn.
+        cluster : (n,) ids, str, or several of them, optional
+            Larger blocks that blocks lie in, as states above counties: standard errors are by
+            cluster, and clusters have a random intercept where one shows. The ids of each row; with
+            files and frames a column, or a list of columns for nested levels; several arrays are a
+            frame or a mapping of names to ids. Each block of a table lies in one cluster, or the
+            table crosses them, as everybody by sex.
 
         Returns
         -------
@@ -370,11 +382,12 @@ class AggregatedGLM(ShowsSummary, RegressorMixin, BaseEstimator):
         family, settings = self._check_parameters()
         engine = open_engine(self.engine, settings.options)
         given = Given(
-            offset, block, features, weights, weighting, observed, disjoint, sample_weight
+            offset, block, features, weights, weighting, observed, disjoint, sample_weight, cluster
         )
         people = place(X, y, given, engine=engine, family=family, model=self, crossed=True)
         with telling(), people as placed:
             method = METHODS["observed" if placed.observed else self.method]
+            settings = replace(settings, clusters=placed.clusters)
             fits = [method(*target, family, settings) for target in placed.targets]
         if hasattr(self, "encoding_"):  # of a fit before this one
             del self.encoding_

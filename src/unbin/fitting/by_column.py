@@ -71,7 +71,7 @@ class ByColumn:
         partitions, known = people.whole.partitions, people.known
         found = tuple(
             release.align_to(counted.blocks, counted.people, weighting=weighting)
-            for release, counted in zip(self.releases, partitions, strict=True)
+            for release, counted in zip(self.releases, partitions, strict=False)
         )
         if not self.several and known is None:
             return found[0]
@@ -85,7 +85,7 @@ class ByColumn:
         warn_of_disagreement(tables)
         if known is None:
             return tables
-        pairs = zip(partitions, known.blocks, strict=True)
+        pairs = zip(partitions[: len(found)], known.blocks, strict=False)
         codes = tuple(np.searchsorted(counted.blocks, blocks) for counted, blocks in pairs)
         tables = replace(tables, known=Known(known.outcome, known.people, codes, disjoint=disjoint))
         if disjoint:

@@ -201,6 +201,7 @@ def as_columns(
     weighting: str = "frequency",
     observed: Any = None,
     disjoint: bool = False,
+    clusters: tuple[str, ...] = (),
 ) -> Columns:
     """Return the columns of a file or frame that ``fit`` was asked to read."""
     if block is None:
@@ -226,6 +227,7 @@ def as_columns(
         weighting == "survey",
         observed,
         disjoint,
+        clusters,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,8 @@ from unbin._watching import Status, unwatched
 from unbin.exceptions import ParameterError
 from unbin.families import BregmanFamily, Family, Interval, get_family
 from unbin.fitting.checkpoint import checkpointed, discard, fingerprint
-from unbin.fitting.model import BinScale, Fit, Settings, Shrunk, TableFit
+from unbin.fitting.clusters import check_nested
+from unbin.fitting.model import BinScale, ClusterFit, Clusters, Fit, Settings, Shrunk, TableFit
 from unbin.fitting.observed import fit_observed
 from unbin.fitting.published import means_of, published_of, quantiles_of
 from unbin.likelihood.data.counts import representative_values
@@ -56,11 +57,15 @@ def likelihood_fit(
     d, tables = people.n_features, _releases(release)
     context = None if settings.contextual is False else people.context()
     layout, by_cell, codes, plan = settings.layout, context, None, None
-    if len(tables) > 1:
+    clusters, n_tables = None, len(tables)
+    if n_tables > 1 or settings.clusters:
         people, crossed = people.crossed()
-        plan = arrange(tables, crossed, sampled=people.sampled)
+        names = release.names if isinstance(release, Tables) else ("",)
+        check_nested(names, tables, crossed[:n_tables], settings.clusters, crossed[n_tables:])
+        plan = arrange(tables, crossed[:n_tables], sampled=people.sampled)
         cells = Cells.arranged(crossed, plan.group)
-        plan, codes = replace(plan, group=np.sort(plan.group)), cells.codes
+        plan, codes = replace(plan, group=np.sort(plan.group)), cells.codes[:n_tables]
+        clusters = cells.codes[n_tables:] if settings.clusters else None
         layout = replace(layout, cells=cells)
         if context is not None:  # every cell has that of its block
             by_cell = replace(context, means=context.means[crossed[0]])
@@ -88,6 +93,7 @@ def likelihood_fit(
                 max_iter=settings.max_iter,
                 n_features=d,
                 robust=settings.robust,
+                clusters=clusters,
                 **stacked,
             )
         if settings.options.checkpoint and found.status is not Status.INTERRUPTED:
@@ -103,6 +109,7 @@ def likelihood_fit(
     context = context if contextual else None
     found = _with_ends(found, release, model.family, settings)
     fit = _likelihood_result(designs[contextual], release, model, found, context, d)
+    fit = replace(fit, **_of_clusters(settings.clusters, found))
     bare = found.without_influence()
     imputed = _imputed(laid_out[contextual], codes, release, model.family, bare)
     kept = None if imputed is None else laid_out[contextual]
@@ -111,6 +118,17 @@ def likelihood_fit(
 
 def _releases(release: Release | Tables) -> tuple[Release, ...]:
     return release.releases if isinstance(release, Tables) else (release,)
+
+
+def _of_clusters(clusters: Sequence[Clusters], found: LikelihoodFit) -> dict[str, Any]:
+    """Return what a fit says of the larger blocks that were given."""
+    fitted = found.clusters
+    if fitted is None:
+        return {}
+    pairs = zip(clusters, fitted.sd, strict=True)
+    each = tuple(ClusterFit(own.name, len(own.ids), sd) for own, sd in pairs)
+    by = None if fitted.by is None else replace(each[fitted.by], n_clusters=fitted.n)
+    return {"clusters": each, "by_clusters": by}
 
 
 def _known(
@@ -318,6 +336,7 @@ def matching_fit(
     people: Everybody, release: Release | Tables, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the paper's estimator."""
+    _refuse_clusters(settings, "matching, the paper's, has no standard errors")
     if isinstance(release, Tables):
         if release.known is not None:
             raise ParameterError(
@@ -383,6 +402,7 @@ def observed_fit(
     people: Everybody, y: FloatArray, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the ordinary GLM to observed targets."""
+    _refuse_clusters(settings, "observed targets have the errors of an ordinary GLM")
     family, alpha = _named(family, settings)
     design = people.design(settings.layout)
     found = fit_observed(design, y, family, alpha=alpha, max_iter=settings.max_iter)
@@ -412,6 +432,13 @@ def observed_fit(
         n_blocks=1,
         people=design if design.rows is not None else None,
     )
+
+
+def _refuse_clusters(settings: Settings, why: str) -> None:
+    if settings.clusters:
+        raise ParameterError(
+            f"cluster: is for method='likelihood' and tables, got another fit ({why}); leave it out"
+        )
 
 
 METHODS: dict[str, Callable[..., Fit]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unbin._typing import ArrayLike, FloatArray
+from unbin._typing import ArrayLike, FloatArray, TextArray
 from unbin._watching import Equation, Status
 from unbin.families import Family, Interval
 from unbin.families.latent import LatentScale, latent_scale
@@ -85,6 +85,38 @@ class TableFit:
         if self.published is None:
             return self
         return replace(self, published=self.published.with_edges(change))
+
+
+@dataclass(frozen=True, slots=True)
+class Clusters:
+    """Clusters of people.
+
+    Attributes
+    ----------
+    name : str
+        What they are called.
+    ids : (S,) text, sorted
+    """
+
+    name: str
+    ids: TextArray
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFit:
+    """What a fit says of larger blocks that were given.
+
+    Attributes
+    ----------
+    name : str
+    n_clusters : int
+    sd : float
+        Standard deviation of their random intercept; 0 where none shows.
+    """
+
+    name: str
+    n_clusters: int
+    sd: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +201,9 @@ class Fit:
         Degrees of freedom of intervals and tests.
     shrunk : Shrunk or None
         What predicts, where the evidence ridge acts.
+    clusters : tuple of ClusterFit
+    by_clusters : ClusterFit or None
+        Those by which the errors are; None where they are by block.
     """
 
     family: Family
@@ -205,6 +240,16 @@ class Fit:
     n_observed: int = 0
     df_residual: float = float("inf")
     shrunk: Shrunk | None = None
+    clusters: tuple[ClusterFit, ...] = ()
+    by_clusters: ClusterFit | None = None
+
+    @property
+    def errors_of(self) -> str:
+        """What standard errors are, as summaries say it."""
+        if self.by_clusters is None:
+            return str(self.errors.value)
+        by = f"by {self.by_clusters.n_clusters:,} clusters ({self.by_clusters.name})"
+        return str(self.errors.value).replace("by block", by)
 
     def for_prediction(self) -> Fit:
         """Return the fit with the coefficients that predict: shrunk where the ridge acts."""
@@ -286,7 +331,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The estimator's parameters that fits read, checked; None for those that the fit chooses.
+    """What fits read beside people and tables, checked; None for what the fit chooses.
 
     ``alpha`` is a number, None (the evidence ridge where it is needed), "auto" (always) or
     "held-out" (chosen on held-out blocks). ``robust`` is None where tests decide.
@@ -306,3 +351,4 @@ class Settings:
     ends: Interval
     from_zero: bool
     robust: bool | None = None
+    clusters: tuple[Clusters, ...] = ()

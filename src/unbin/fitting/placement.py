@@ -40,6 +40,7 @@ from unbin.fitting.by_column import (
     features_in,
     tables_of,
 )
+from unbin.fitting.clusters import as_names, clusters_in, coded, named
 from unbin.fitting.inputs import (
     Target,
     as_columns,
@@ -52,6 +53,7 @@ from unbin.fitting.inputs import (
     refuse_sample_weight,
     warn_of_disagreement,
 )
+from unbin.fitting.model import Clusters
 from unbin.fitting.transforms import TRANSFORMS
 from unbin.release import Release
 from unbin.release.categories import refuse_categories
@@ -82,6 +84,8 @@ class Placed:
     n_features : int
     names : (d,) or None
         Of the features.
+    clusters : tuple of Clusters
+        Larger blocks, the last partitions of everybody.
     """
 
     targets: list[tuple[Everybody, Any]]
@@ -89,6 +93,7 @@ class Placed:
     several: bool
     n_features: int
     names: Any
+    clusters: tuple[Clusters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,7 @@ class Given:
     observed: Any = None
     disjoint: bool = False
     sample_weight: Any = None
+    cluster: Any = None
 
 
 def check_given(given: Given, *, source: bool, mapped: bool) -> None:
@@ -183,7 +189,8 @@ def place(
     if isinstance(y, Mapping):
         y = target_in(X, y, given)
         offset, _ = column_in(X, "offset", given.offset)
-        X, given = features_in(X, given.features), Given(offset)
+        cluster = None if given.cluster is None else clusters_in(X, given.cluster)
+        X, given = features_in(X, given.features), Given(offset, cluster=cluster)
     X = refuse_masked(X, where="X")
     engine.check(X)
     X = as_dense(X)
@@ -199,6 +206,10 @@ def place(
             "release.align(blocks) as y"
         )
     if given.block is None and targets is None:
+        if given.cluster is not None:
+            raise ParameterError(
+                "cluster: is for aggregated targets, got observed ones; leave it out"
+            )
         placed = _observed(X, y, given, engine=engine, family=family, model=model)
         with computing():
             yield placed
@@ -216,9 +227,13 @@ def place(
         check_rows(targets, n)
         tied = [_tied(target, model.contextual) for target in targets]
     tied = [(blocks, prepare(release)) for blocks, release in tied]
+    clusters: tuple[Clusters, ...] = ()
+    if given.cluster is not None:
+        clusters, codes = coded(named(given.cluster), n)
+        tied = [(replace(b, others=(*b.others, *codes)), release) for b, release in tied]
     with computing():
         found = [(engine.rows(X, blocks, offset, sums), release) for blocks, release in tied]
-        yield Placed(found, False, isinstance(y, list | tuple), d, names)
+        yield Placed(found, False, isinstance(y, list | tuple), d, names, clusters)
 
 
 @contextmanager
@@ -238,13 +253,14 @@ def _in_parts(
         raise ParameterError(
             "observed: is the outcome of one target, got a list of releases; fit them one by one"
         )
-    named = _named(model.contextual)
-    if named is not None:
-        tables = [each.led_by(named) for each in tables]
+    context = _named(model.contextual)
+    if context is not None:
+        tables = [each.led_by(context) for each in tables]
     columns = _columns(X, tables[0], given)
     weighting = None if given.weights is None else given.weighting
     with engine.parts(X, columns) as parts, computing():
-        surveyed = Surveyed.of(parts, crossed=crossed and tables[0].several)
+        by_cell = tables[0].several or bool(columns.clusters)
+        surveyed = Surveyed.of(parts, crossed=crossed and by_cell)
         check_width(len(surveyed.whole.mean))
         if given.observed is not None and surveyed.known is None:
             warn_of_nobody("observed")
@@ -254,7 +270,10 @@ def _in_parts(
             aligned = each.aligned(surveyed, weighting=weighting, disjoint=given.disjoint)
             found.append((people, prepare(aligned)))
         names = np.array(columns.features, dtype=object) if columns.features else None
-        yield Placed(found, False, several, people.n_features, names)
+        last = surveyed.whole.partitions[len(tables[0].releases) :]
+        pairs = zip(columns.clusters, last, strict=True) if columns.clusters else ()
+        clusters = tuple(Clusters(name, counted.blocks) for name, counted in pairs)
+        yield Placed(found, False, several, people.n_features, names, clusters)
 
 
 def _columns(X: Any, tables: ByColumn, given: Given) -> Columns:
@@ -272,6 +291,7 @@ def _columns(X: Any, tables: ByColumn, given: Given) -> Columns:
         weighting=given.weighting,
         observed=given.observed,
         disjoint=given.disjoint,
+        clusters=() if given.cluster is None else as_names(X, given.cluster),
     )
 
 

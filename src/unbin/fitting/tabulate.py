@@ -75,7 +75,7 @@ def check_ratios(fit: Fit, transform: str | None) -> None:
 def covariance_text(fit: Fit) -> str:
     """Say what standard errors are of, and which distribution tests and intervals use."""
     law = "normal" if np.isinf(fit.df_residual) else "Student's t"
-    return f"{fit.errors.value}, {law}"
+    return f"{fit.errors_of}, {law}"
 
 
 def judged_columns(fit: Fit, terms: tuple[str, ...], features: list[str]) -> dict[str, Any]:

@@ -48,6 +48,7 @@ def fit_likelihood(
     *,
     codes: IntArray | None = None,
     plan: Plan | None = None,
+    clusters: IntArray | None = None,
     people: KnownPeople | None = None,
     alpha: float | str | None = 0.0,
     start: FloatArray | None = None,
@@ -68,6 +69,8 @@ def fit_likelihood(
     codes, plan
         The blocks of cells in each table, and how tables are stacked (``arrange``); left out for a
         single table.
+    clusters : (S, C), optional
+        The larger blocks that cells are in, by which errors are.
     people : KnownPeople, optional
         Whose outcome is known; no table counts them.
     alpha : float, None or "auto"
@@ -94,7 +97,13 @@ def fit_likelihood(
     scaled = [in_units(release, units) for release in releases]
     known = None if people is None else _in_units(people, units, family, releases)
     problem = make_problem(
-        design.in_units(units), scaled, family, codes=codes, plan=plan, people=known
+        design.in_units(units),
+        scaled,
+        family,
+        codes=codes,
+        plan=plan,
+        clusters=clusters,
+        people=known,
     )
     _check(problem, robust=bool(robust))
     fixed = 0.0 if alpha is None or isinstance(alpha, str) else alpha

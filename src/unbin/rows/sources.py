@@ -42,6 +42,8 @@ class Columns:
         Likewise.
     others : tuple of tuples of str
         The columns of further partitions.
+    clusters : tuple of str
+        The columns of larger blocks, the last partitions; nobody is outside these.
     weights : str or None
         People that each row stands for. Beside a Dask array, a Dask array.
     sampled : bool
@@ -60,16 +62,18 @@ class Columns:
     sampled: bool = False
     observed: Any = None
     disjoint: bool = False
+    clusters: tuple[str, ...] = ()
 
-    @property
-    def outside(self) -> bool:
+    def outside(self, name: str) -> bool:
         """Whether people without an id are outside a table: where there is more than one source."""
-        return bool(self.others) or self.observed is not None
+        several = bool(self.others) or self.observed is not None
+        return several and name not in self.clusters
 
     @property
     def partitions(self) -> tuple[tuple[str, ...], ...]:
         """The columns of every partition."""
-        return (self.block if isinstance(self.block, tuple) else (self.block,), *self.others)
+        first = self.block if isinstance(self.block, tuple) else (self.block,)
+        return (first, *self.others, *((name,) for name in self.clusters))
 
     @property
     def names(self) -> list[str]:
@@ -145,11 +149,15 @@ def read_part(groups: RowGroups, columns: Columns) -> Part:
         raise ReadError(
             f"{where}: must be a whole Parquet file, got damaged data ({text}); copy it again"
         ) from None
-    outside, before = columns.outside, groups.before
+    before = groups.before
+
+    def ids(name: str) -> tuple[TextArray, IntArray]:
+        return _read_ids(table.column(name), where, name, outside=columns.outside(name))
+
     part = part_of(
         lambda name: table.column(name).to_numpy(),
         columns,
-        columns.coded(lambda name: _read_ids(table.column(name), where, name, outside=outside)),
+        columns.coded(ids),
         where,
         before,
     )

@@ -78,9 +78,12 @@ class Problem:
     block_variance : float
         Variance of the random intercept of groups (see :mod:`unbin.likelihood.solve.effects`).
     further : tuple of float
-        Variance of the random intercepts of each table's blocks beside these; empty without any.
+        Variance of the random intercepts of the blocks of each partition beside these, tables
+        first; empty without any.
     effects : Effects or None
         What is known of the effect of each group, around which its statistics are expanded.
+    clusters : (S, C) or None
+        Further partitions of the cells: larger blocks, whose people may have more in common.
     """
 
     design: Design
@@ -93,6 +96,7 @@ class Problem:
     block_variance: float = 0.0
     further: tuple[float, ...] = ()
     effects: Effects | None = None
+    clusters: IntArray | None = None
 
     # -- what follows from these -------------------------------------------------------------------
 
@@ -151,15 +155,34 @@ class Problem:
         return np.maximum(np.rint(people), 1).astype(np.int64)
 
     @cached_property
+    def partitions(self) -> IntArray:
+        """The block of each cell in every partition: those of tables, then clusters."""
+        return self.codes if self.clusters is None else np.vstack([self.codes, self.clusters])
+
+    @cached_property
+    def n_blocks(self) -> tuple[int, ...]:
+        """Blocks of each partition."""
+        clusters = () if self.clusters is None else self.clusters
+        own = (len(table.counts.n) for table in self.tables)
+        return (*own, *(int(each.max()) + 1 for each in clusters))
+
+    @cached_property
     def within_groups(self) -> tuple[bool, ...]:
-        """Whether the blocks of each table lie within groups, or are these."""
-        return tuple(holds(each, self.plan.group) for each in self.codes)
+        """Whether the blocks of each partition lie within groups, or are these."""
+        return tuple(holds(each, self.plan.group) for each in self.partitions)
 
     @cached_property
     def above_groups(self) -> tuple[bool, ...]:
-        """Whether the blocks of each table hold whole groups, and are not these."""
+        """Whether the blocks of each partition hold whole groups, and are not these."""
         group = self.plan.group
-        return tuple(holds(group, each) and not holds(each, group) for each in self.codes)
+        return tuple(holds(group, each) and not holds(each, group) for each in self.partitions)
+
+    @cached_property
+    def largest(self) -> int | None:
+        """The partition by which groups are put together: given clusters, fewest first."""
+        above = np.flatnonzero(self.above_groups)
+        given = above[above >= len(self.tables)].tolist()
+        return min(given, key=lambda t: self.n_blocks[t], default=None)
 
     @property
     def first(self) -> Table:
@@ -237,7 +260,8 @@ class Problem:
 
 
 _OF_GROUPS = (
-    "grid", "coordinates", "unit", "_merged", "group_people", "within_groups", "above_groups",
+    "grid", "coordinates", "unit", "_merged", "group_people", "partitions", "n_blocks",
+    "within_groups", "above_groups", "largest",
 )  # fmt: skip
 """What a problem works out once for its tables and groups, whatever effects there are."""
 
@@ -309,6 +333,7 @@ def make_problem(
     *,
     codes: IntArray | None = None,
     plan: Plan | None = None,
+    clusters: IntArray | None = None,
     people: KnownPeople | None = None,
 ) -> Problem:
     """Combine rows, releases and a family.
@@ -323,6 +348,8 @@ def make_problem(
         The blocks of the design's cells in each table; left out where these are its blocks.
     plan : Plan, optional
         How tables are stacked; left out with them.
+    clusters : (S, C), optional
+        The larger blocks that the design's cells are in.
     people : KnownPeople, optional
         Whose outcome is known; no table counts them.
     """
@@ -333,7 +360,7 @@ def make_problem(
         read_table(release, family, _stand_for(design, each, len(release)))
         for each, release in zip(codes, releases, strict=True)
     )
-    problem = Problem(design, tables, family, codes, plan)
+    problem = Problem(design, tables, family, codes, plan, clusters=clusters)
     said = people is not None or any(table.informative for table in tables)
     if family.free_shape and said and problem.grid.n_bins < 2:
         raise ReleaseError(

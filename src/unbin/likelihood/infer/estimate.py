@@ -53,10 +53,13 @@ from unbin.likelihood.model.score import (
     KnownSums,
     PartSums,
     ScoreSums,
+    clusters,
     crossing,
     evidence,
+    leading,
     part_sums,
     score_sums,
+    summed,
 )
 from unbin.likelihood.model.weighing import score_blocks
 from unbin.likelihood.solve.composite import composite_sums
@@ -178,6 +181,8 @@ class LikelihoodFit:
         That intercept for the average person; 0 where large blocks do not differ from small ones.
     n_blocks : int
         Groups with information.
+    clusters : FittedClusters or None
+        The larger blocks that were given.
     tables : tuple of FittedTable
     known : (p, p) or None
         The information of people whose outcome is known.
@@ -219,6 +224,7 @@ class LikelihoodFit:
     block_average: float
     n_blocks: int
     tables: tuple[FittedTable, ...]
+    clusters: FittedClusters | None = None
     known: FloatArray | None = None
     known_share: FloatArray | None = None
     df_residual: float = float("inf")
@@ -286,6 +292,7 @@ class LikelihoodFit:
             counts=replace(counts, lower=lower, upper=upper),
             block_sd=self.block_sd * units.slope,
             block_average=self.block_average * units.slope,
+            clusters=self.clusters and self.clusters.out_of_units(units),
             tables=tuple(table.out_of_units(units, release) for table, release in pairs),
             location=location,
             shrunk=shrunk,
@@ -302,6 +309,39 @@ class LikelihoodFit:
         if self.shrunk is None:
             return self
         return replace(self, theta=self.shrunk.theta, nuisance=self.shrunk.nuisance)
+
+
+@dataclass(frozen=True, slots=True)
+class FittedClusters:
+    """What a fit says of the larger blocks that were given, S partitions.
+
+    Attributes
+    ----------
+    by : int or None
+        The partition by which the sandwich is; None where that is by block.
+    n : int
+        Its blocks with information.
+    sd : (S,)
+        Standard deviation of the random intercept of the blocks of each; 0 where none shows.
+    """
+
+    by: int | None
+    n: int
+    sd: tuple[float, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, n: int) -> FittedClusters | None:
+        """Return those of a problem; None without any."""
+        if problem.clusters is None:
+            return None
+        first, size = len(problem.tables), len(problem.clusters)
+        variance = problem.further[first:] or (0.0,) * size
+        by = None if problem.largest is None else problem.largest - first
+        return cls(by, n, tuple(np.sqrt(variance).tolist()))
+
+    def out_of_units(self, units: Units) -> FittedClusters:
+        """Return the same in the units of the target."""
+        return replace(self, sd=tuple(sd * units.slope for sd in self.sd))
 
 
 @dataclass(frozen=True, slots=True)
@@ -394,6 +434,8 @@ def infer(
         found = specify(problem, free, information, penalty, n_features=n_features, exact=exact)
         scores = found.scores
     leveraged = found is not None and result.equation is not Equation.EXACT
+    if not leveraged:
+        scores = summed(scores, clusters(problem, len(scores)))
     misfit, expected = misfit_beside_effects(problem, sums)
     alive = np.diag(information) > 1e-10 * np.diag(information).max(initial=0.0)
     expected += problem.n_fitted - float(alive.sum())
@@ -411,7 +453,9 @@ def infer(
     jacobian, back = coordinates.jacobian(free), coordinates.inverse_jacobian(free)
     cov = jacobian @ cov @ jacobian.T
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    fitted = _fitted_tables(problem, result, scores, cov, bread @ jacobian.T, float(alive.sum()))
+    told = int((np.abs(scores).sum(axis=1) > 0).sum())
+    each = scores if leading(problem) is None else sums.block_scores
+    fitted = _fitted_tables(problem, result, each, cov, bread @ jacobian.T, float(alive.sum()))
     described = _described(problem, result, *fitted)
     known = None if sums.known is None else back.T @ sums.known.information @ back
     return LikelihoodFit(
@@ -424,7 +468,8 @@ def infer(
         n_iter=result.n_iter,
         path=result.path,
         block_sd=float(np.sqrt(problem.block_variance + sum(problem.further))),
-        n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
+        n_blocks=int((np.abs(each).sum(axis=1) > 0).sum()),
+        clusters=FittedClusters.of(problem, told),
         known=known,
         known_share=None
         if known is None
@@ -554,7 +599,7 @@ def _apart(problem: Problem, free: FloatArray) -> tuple[list[PartSums], FloatArr
     every = tuple(range(len(problem.tables)))
     apart = problem.with_plan(Plan(problem.plan.core, (), every, problem.plan.group))
     partitions = [(problem.plan.group, problem.block_variance)]
-    partitions += [(problem.codes[s], v) for s, v in enumerate(problem.further)]
+    partitions += zip(problem.partitions, problem.further, strict=False)
 
     def of_cells(sums: CellSums) -> tuple[Any, ...]:
         units = tuple(units_of(apart, sums, 1 + t) for t in every)
@@ -798,10 +843,11 @@ def at_location(
     cov, model = (jacobian @ each @ jacobian.T for each in (found.covariance(), found.model))
     n_fitted = float((np.diag(model) > 0).sum())
     at = replace(result, free=moved, sums=sums)
-    bread = found.bread.T @ jacobian.T
-    fitted = _fitted_tables(plain, at, found.leveraged, cov, bread, n_fitted)
+    bread, by_block = found.bread.T @ jacobian.T, leading(problem) is None
+    scores = found.leveraged if by_block else sums.block_scores
+    fitted = _fitted_tables(plain, at, scores, cov, bread, n_fitted)
     described = _described(plain, at, *fitted)
-    if not fit.alone:  # of several tables influence is that on the full root
+    if not (fit.alone and by_block):  # else influence is that on the full root
         kept = zip(described["tables"], fit.tables, strict=True)
         described["tables"] = tuple(replace(a, influence=b.influence) for a, b in kept)
     return replace(

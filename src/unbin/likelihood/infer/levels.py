@@ -44,6 +44,7 @@ from unbin.likelihood.model.score import (
     Evidence,
     clusters,
     evidence,
+    first_cells,
     left_root,
     masked,
     summed,
@@ -439,9 +440,9 @@ def located(
 
 def _further_variance(problem: Problem, along: Any) -> FloatArray:
     """Return what random intercepts above the groups add to the variance of the score."""
-    first, total = np.unique(problem.plan.group, return_index=True)[1], np.zeros((1, 1))
+    first, total = first_cells(problem), np.zeros((1, 1))
     for t in varied(problem):
-        reached = summed(along, problem.codes[t][first])
+        reached = summed(along, problem.partitions[t][first])
         total = total + problem.further[t] * reached.T @ reached
     return total
 

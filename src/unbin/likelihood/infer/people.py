@@ -117,7 +117,7 @@ def score_variance(
     effects = problem.block_variance * by_group.T @ by_group
     for t, variance in enumerate(problem.further):
         if variance > 0:
-            each_block = _by_block(pulls, problem.codes[t], len(problem.tables[t].counts.n))
+            each_block = _by_block(pulls, problem.partitions[t], problem.n_blocks[t])
             effects = effects + variance * each_block.T @ each_block
     return people, effects
 

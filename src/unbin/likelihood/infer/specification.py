@@ -85,6 +85,7 @@ from unbin.likelihood.model.score import (
     evidence,
     instruments,
     known_people,
+    leading,
     left_root,
     masked,
     on_device,
@@ -186,6 +187,7 @@ class Specification:
     context: Test
     scores: FloatArray
     support: FloatArray
+    df: FloatArray
 
 
 def specify(
@@ -252,6 +254,7 @@ def specify(
         context=_context(whole, context_bread),
         scores=brought(whole.leveraged) if exact is None else exact,
         support=brought(told_by.sum(0) ** 2 / (told_by**2).sum(0).clip(1e-300)),
+        df=whole.df,
     )
 
 
@@ -558,7 +561,7 @@ def _check(
 ) -> _Part:
     """Return what some groups contribute; of arrays or of tensors."""
     n, size, _ = said.derivative.shape
-    plain = problem.layout.plain and problem.known is None and not varied(problem)
+    plain = problem.layout.plain and problem.known is None and leading(problem) is None
     large = n * size * (p + added.shape[2]) >= LARGE  # else it is not worth compiling for
     used = problem.stacked[0].used[moments.units]
     if plain and large and size <= PANEL and isinstance(added, np.ndarray):
@@ -735,6 +738,7 @@ class _Whole:
     total: FloatArray
     n_context: int
     by_groups: bool
+    df: Any = None
 
     @property
     def tells(self) -> Any:
@@ -783,10 +787,13 @@ class _Whole:
             white, residual = _beyond(problem, taken, *border, extends, each["reached"], means)
             squares, total = squares + white.T @ white, total + white.T @ residual
         further = _further_columns(problem, columns, p)
+        cluster = clusters(problem, len(scores))
+        own = summed(own, cluster)
         if len(further):
             scores, squares, total, own = _profiled(
                 problem, further, p, scores, squares, total, own
             )
+        scores = summed(scores, cluster)
         return cls(
             scores=scores,
             leveraged=_leave_out(own, bread, scores[:, :p]),
@@ -795,6 +802,7 @@ class _Whole:
             total=total,
             n_context=k,
             by_groups=border is None and not crossing(problem),
+            df=_df(own, bread),
         )
 
 
@@ -830,6 +838,19 @@ def _leave_out(own: FloatArray, bread: FloatArray, scores: FloatArray) -> FloatA
         return np.asarray(np.linalg.solve(left, scores[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:
         return np.asarray(np.einsum("gij,gj->gi", np.linalg.pinv(left, _ALONE), scores))
+
+
+def _df(own: FloatArray, bread: FloatArray) -> FloatArray:
+    """Return the degrees of freedom of Bell and McCaffrey of each parameter, (p,)."""
+    left = np.linalg.pinv(np.eye(len(bread)) - own @ bread, _ALONE)
+    towards = left.swapaxes(1, 2) @ bread
+    pulled = own @ towards
+    each = (towards * pulled).sum(1)
+    taken = np.einsum("gij,ik,gkj->gj", pulled, bread, pulled, optimize=True)
+    crossed = np.einsum("gij,gkj->jik", pulled, pulled, optimize=True)
+    spread = bread @ crossed
+    square = (each**2 - 2 * each * taken).sum(0) + np.einsum("jik,jki->j", spread, spread)
+    return np.asarray((each - taken).sum(0) ** 2 / np.maximum(square, 1e-300))
 
 
 def _with_known(
@@ -916,7 +937,7 @@ def _further_columns(problem: Problem, columns: Columns, p: int) -> IntArray:
     """Return the columns of random intercepts that are allowed for."""
     found, at, inside = [np.zeros(0, np.int64)], p, set(varied(problem))
     for t in columns.tables:
-        n = len(problem.tables[t].counts.n)
+        n = problem.n_blocks[t]
         if t in inside:
             found.append(at + np.arange(n))
         at += n
@@ -934,24 +955,29 @@ def _profiled(
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return scores and their products with random intercepts above groups profiled out.
 
-    By the largest blocks that have them: these have nothing in common, and groups have.
+    ``own`` are those of the largest blocks, which have nothing in common; groups have.
     """
-    tables = varied(problem)
-    sizes = [len(problem.tables[t].counts.n) for t in tables]
+    tables, lead = varied(problem), leading(problem)
+    sizes = [problem.n_blocks[t] for t in tables]
     variance = np.repeat([problem.further[t] for t in tables], sizes)
     hold = squares[np.ix_(further, further)] + np.diag(1 / variance)
     rest = np.setdiff1d(np.arange(len(total)), further)
     across = squares[np.ix_(further, rest)]
     weight = np.linalg.solve(hold, across)
+    home = np.concatenate([_home(problem, t, lead) for t in tables])
+    taken = across[:, :p, None] * weight[:, None, :p]
+    np.subtract.at(own, home, (taken + taken.swapaxes(1, 2)) / 2)
     changed = scores[:, rest] - scores[:, further] @ weight
-    k, cluster = int(np.argmin(sizes)), clusters(problem, len(scores))
-    merged = summed(changed, cluster)
-    inside = summed(own, cluster)
-    at = int(np.sum(sizes[:k])) + np.arange(sizes[k])
-    g = across[at][:, :p]
-    inside[: sizes[k]] -= g[:, :, None] * g[:, None, :] / hold[at, at][:, None, None]
     left = squares[np.ix_(rest, rest)] - across.T @ weight
-    return merged, left, total[rest] - total[further] @ weight, inside
+    return changed, left, total[rest] - total[further] @ weight, own
+
+
+def _home(problem: Problem, t: int, lead: int | None) -> IntArray:
+    """Return the block of partition ``lead`` that holds each block of partition t."""
+    assert lead is not None
+    found = np.zeros(problem.n_blocks[t], np.int64)
+    found[problem.partitions[t]] = problem.partitions[lead]
+    return found
 
 
 # -- tests -----------------------------------------------------------------------------------------

@@ -55,7 +55,7 @@ class Columns:
     Attributes
     ----------
     tables : tuple of int
-        In shifts of the blocks of these tables.
+        In shifts of the blocks of these partitions.
     n_added : int
         In what a specification is tested for: the last columns of the sums.
     """
@@ -564,8 +564,8 @@ class UnitSums:
             folds.add(sums.moved[:, :, None], moved[:, :, None])
         each = [np.zeros((n, size, 0))]
         for t in columns.tables:
-            each.append(np.zeros((n, size, len(problem.tables[t].counts.n))))
-            folds.add_by(shift, problem.codes[t][cells], each[-1])
+            each.append(np.zeros((n, size, problem.n_blocks[t])))
+            folds.add_by(shift, problem.partitions[t][cells], each[-1])
         level, once, twice = np.zeros(0), np.zeros((0, size)), np.zeros((0, size, size))
         if sums.sampling:
             bare = replace(folds, scale=np.ones_like(folds.scale))

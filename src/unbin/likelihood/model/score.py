@@ -190,7 +190,7 @@ class FurtherSums:
     Attributes
     ----------
     table : (H,)
-        Of which table each is a block.
+        Of which partition each is a block.
     variance : (H,)
         τ²; 0 for intercepts that are not allowed for.
     weighs : (H,) bool
@@ -220,8 +220,8 @@ class FurtherSums:
         p: int,
     ) -> FurtherSums:
         """Take those of some tables out of score and information, where they come last."""
-        table = np.repeat(tables, [len(problem.tables[t].counts.n) for t in tables])
-        variance = np.array(problem.further or [0.0] * len(problem.tables))[table]
+        table = np.repeat(tables, [problem.n_blocks[t] for t in tables])
+        variance = np.array(problem.further or [0.0] * len(problem.n_blocks))[table]
         weighs = np.array(problem.above_groups)[table]
         return cls(table, variance, weighs, score[p:], information[p:, p:], information[p:, :p])
 
@@ -364,7 +364,7 @@ def score_sums(
     penalty : (p,)
         Ridge weight of each free parameter, times the number of people.
     further : sequence of int
-        Tables the pulls of whose blocks are wanted, although they have no random intercept.
+        Partitions the pulls of whose blocks are wanted, although they have no random intercept.
     """
     law = tabulated(Law.of(problem, free), problem.design, free)
     columns = Columns(tuple(dict.fromkeys([*further, *varied(problem)])))
@@ -381,36 +381,50 @@ def score_sums(
 
 def on_device(problem: Problem) -> bool:
     """Tell whether blocks are scored where their rows are."""
-    own = problem.design.scores_blocks and problem.alone
+    own = problem.design.scores_blocks and problem.alone and problem.clusters is None
     return own and problem.lead.counts.low is None and problem.lead.order is None
 
 
 def varied(problem: Problem) -> tuple[int, ...]:
-    """Return the tables whose blocks have random intercepts that are parameters with a penalty."""
+    """Return the partitions with random intercepts that are parameters with a penalty."""
     above = problem.above_groups
     return tuple(t for t, v in enumerate(problem.further) if v > 0 and above[t])
 
 
 def crossing(problem: Problem) -> tuple[int, ...]:
-    """Return the tables whose blocks have random intercepts that have no part in the weights."""
+    """Return the partitions with random intercepts that have no part in the weights."""
     above, beside = problem.above_groups, problem.plan.beside
     found = (t for t, v in enumerate(problem.further) if v > 0 and not above[t])
     return tuple(t for t in found if t not in beside)
 
 
+def leading(problem: Problem) -> int | None:
+    """Return the partition by which groups are put together, if any: of fewest blocks.
+
+    Clusters that were given, and larger blocks with an effect.
+    """
+    found = [*varied(problem), *(() if problem.largest is None else (problem.largest,))]
+    return min(found, key=lambda t: problem.n_blocks[t], default=None)
+
+
 def clusters(problem: Problem, n: int) -> IntArray | None:
-    """Return the largest block with an effect that each of n groups lies in; None without any.
+    """Return the cluster that each of n groups lies in; None where each is one of its own.
 
     Groups after those of the tables are people whose outcome is known, each alone.
     """
-    tables = varied(problem)
-    if not tables:
-        return None
-    t = min(tables, key=lambda t: len(problem.tables[t].counts.n))
-    first = np.unique(problem.plan.group, return_index=True)[1]
-    found = problem.codes[t][first]
-    size = len(problem.tables[t].counts.n)
-    return np.append(found, size + np.arange(n - len(found)))
+    t = leading(problem)
+    return None if t is None else blocks_above(problem, t, n)
+
+
+def blocks_above(problem: Problem, t: int, n: int) -> IntArray:
+    """Return the block of partition t that each of n groups lies in."""
+    found = problem.partitions[t][first_cells(problem)]
+    return np.append(found, problem.n_blocks[t] + np.arange(n - len(found)))
+
+
+def first_cells(problem: Problem) -> IntArray:
+    """Return the first cell of each group."""
+    return np.unique(problem.plan.group, return_index=True)[1]
 
 
 def summed(values: FloatArray, cluster: IntArray | None) -> FloatArray:

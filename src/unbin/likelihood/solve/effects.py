@@ -51,7 +51,7 @@ from unbin._typing import FloatArray, IntArray
 from unbin._watching import Status
 from unbin.likelihood.data.problem import Effects, Problem
 from unbin.likelihood.model.moments import CellSums, map_cells
-from unbin.likelihood.model.score import ScoreSums, clusters, score_sums, varied
+from unbin.likelihood.model.score import ScoreSums, blocks_above, score_sums, varied
 from unbin.likelihood.solve.scoring import ScoringResult, solve_score
 from unbin.likelihood.solve.start import step_scale
 from unbin.likelihood.thresholds import EFFECTS_LEVEL, FEWEST_GROUPS, LARGEST_PARTITION
@@ -285,13 +285,12 @@ def solve_with_effects(
 
 
 def _candidates(problem: Problem) -> tuple[int, ...]:
-    """Return the tables whose blocks may have intercepts beside those of groups.
+    """Return the partitions whose blocks may have intercepts beside those of groups.
 
     Their blocks are enough, and do not lie within groups.
     """
     found = []
-    for t, table in enumerate(problem.tables):
-        n = len(table.counts.n)
+    for t, n in enumerate(problem.n_blocks):
         most = np.inf if t in problem.plan.beside else LARGEST_PARTITION
         if FEWEST_GROUPS <= n <= most and not problem.within_groups[t]:
             found.append(t)
@@ -343,12 +342,12 @@ def _above(problem: Problem, sums: ScoreSums) -> tuple[IntArray | None, float]:
     tables = varied(problem)
     if not tables:
         return None, 0.0
-    t = min(tables, key=lambda t: len(problem.tables[t].counts.n))
-    return clusters(problem, len(sums.block_hold)), problem.further[t]
+    t = min(tables, key=lambda t: problem.n_blocks[t])
+    return blocks_above(problem, t, len(sums.block_hold)), problem.further[t]
 
 
 def _further(problem: Problem) -> tuple[float, ...]:
-    return problem.further or (0.0,) * len(problem.tables)
+    return problem.further or (0.0,) * len(problem.n_blocks)
 
 
 def _expanded(

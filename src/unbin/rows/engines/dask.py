@@ -233,7 +233,7 @@ def _frame_part(frame: Any, columns: Columns) -> Part:
 
     def read(name: str) -> tuple[TextArray, IntArray]:
         ids = column(frame, name, role="block")
-        text = as_text(ids, where="block", outside=columns.outside)
+        text = as_text(ids, where="block", outside=columns.outside(name))
         names, codes = np.unique(text, return_inverse=True)
         return names, codes
 
@@ -273,7 +273,7 @@ def _by_name(columns: Columns) -> Columns:
 def _array_part(arrays: dict[str, Any], columns: Columns) -> Part:
     """Turn pieces of Dask arrays into a part."""
     X = numbers_of(np.asanyarray(arrays["X"]), "partition", "X")
-    ids = as_text(arrays["block"], where="block", outside=columns.outside)
+    ids = as_text(arrays["block"], where="block", outside=columns.outside("block"))
     blocks, codes = np.unique(ids, return_inverse=True)
     coded = Coded(blocks, codes.astype(np.int64))
     part = part_of(lambda name: np.asanyarray(arrays[name]), columns, [coded], "partition")
