@@ -46,6 +46,7 @@ def glm(
     disjoint: bool = False,
     scale: bool = False,
     on_missing: str = "error",
+    cluster: Columns | None = None,
     **settings: Any,
 ) -> AggregatedGLM | AggregatedClassifier:
     """Fit a model of an outcome that was only published as tables.
@@ -76,6 +77,9 @@ def glm(
         predictor, and outcomes that are known.
     weighting, disjoint, scale, on_missing
         As for ``Release.align`` and ``join``.
+    cluster : str or list of str, optional
+        The column of larger blocks that blocks lie in, as ``"state"`` above counties, or those of
+        nested levels: see ``AggregatedGLM.fit``.
     **settings
         Further parameters of :class:`AggregatedGLM` or, for tables of categories, of
         :class:`AggregatedClassifier`, such as ``random=["race"]``.
@@ -106,9 +110,10 @@ def glm(
     check_formulas()
     parsed = parse_formula(formula)
     published = [(_names(key), _release(table, key)) for key, table in _tables(tables).items()]
+    above = [cluster] if isinstance(cluster, str) else list(cluster or ())
     others = [name for name in (weights, offset, observed) if name is not None]
     ids = list(dict.fromkeys(name for names, _ in published for name in names))
-    frame = _people(people, parsed, ids, others)
+    frame = _people(people, parsed, list(dict.fromkeys([*ids, *above])), others)
     keep = np.ones(_length(frame), dtype=bool)
     if missing == "drop":
         keep = complete_rows(frame, parsed)
@@ -123,7 +128,8 @@ def glm(
         return classifier._fit(encoding.frame(X), target, Given(), encoding)
     model = AggregatedGLM(family, fit_intercept=parsed.intercept, **settings)
     shift = None if offset is None else as_floats(read_column(some, offset), where="offset")
-    model.fit(encoding.frame(X), target, offset=shift)
+    clusters = {name: _column(some, name) for name in above} or None
+    model.fit(encoding.frame(X), target, offset=shift, cluster=clusters)
     model.encoding_ = encoding
     return model
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,7 +43,14 @@ class Data:
     X: FloatArray
 
 
-def read(people: str, formula: str, blocks: list[str], others: list[str], missing: str) -> Data:
+def read(
+    people: str,
+    formula: str,
+    blocks: list[str],
+    others: list[str],
+    missing: str,
+    clusters: Sequence[str] = (),
+) -> Data:
     """Read people, their ids and other columns, and encode what the formula names."""
     import numpy as np
 
@@ -51,7 +59,7 @@ def read(people: str, formula: str, blocks: list[str], others: list[str], missin
     from unbin.people.formulas import parse_formula
     from unbin.people.reading import read_people, with_numbers
 
-    parsed, ids = parse_formula(formula), options.block_columns(blocks)
+    parsed, ids = parse_formula(formula), [*options.block_columns(blocks), *clusters]
     everybody = read_people(
         people, text=[*ids, *parsed.categorical_columns], columns=[*ids, *parsed.columns, *others]
     )

@@ -41,6 +41,13 @@ BlocksOption = Annotated[
         "each further table, in the order of the tables."
     ),
 ]
+ClusterOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column of PEOPLE with larger blocks that blocks lie in, as states above counties: "
+        "standard errors are by cluster. Repeat for nested levels."
+    ),
+]
 OnMissingOption = Annotated[
     str, typer.Option(help="Blocks without people or without a table: error, or drop.")
 ]

@@ -130,12 +130,12 @@ class Problem:
         return tuple(Stacked.of(stack, self) for stack in self.layout.stacks)
 
     def merged_cells(self, tables: tuple[int, ...]) -> tuple[IntArray, IntArray] | None:
-        """Give cells numbers by their blocks in some tables, and return the first of each number.
+        """Give cells numbers by their blocks in some partitions, and return the first of each.
 
         None where that leaves more than a few of them.
         """
         if tables not in self._merged:
-            code, _ = cross([self.codes[t] for t in tables])
+            code, _ = cross([self.partitions[t] for t in tables])
             first = np.unique(code, return_index=True)[1]
             few = len(first) * _FEWER <= self.codes.shape[1]
             alike = self.grid.lower.ndim == 1  # bins of their own do not add up

@@ -12,7 +12,9 @@ from unbin._html import sentences
 from unbin._linalg import largest, solve_scaled
 from unbin._typing import FloatArray, IntArray, TextArray
 from unbin.families import Family
+from unbin.likelihood.infer.alike import alike
 from unbin.likelihood.infer.estimate import (
+    Errors,
     FittedTable,
     GoodnessOfFit,
     LikelihoodFit,
@@ -29,7 +31,7 @@ from unbin.likelihood.infer.verdicts import (
     family_rejected,
     judge,
 )
-from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, SHAPE_LEVEL_OF_FEW, SHAPED
+from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, FEWEST_GROUPS, SHAPE_LEVEL_OF_FEW, SHAPED
 from unbin.release import Release
 from unbin.release.join import distinct_names
 from unbin.release.words import first_few
@@ -201,9 +203,8 @@ def diagnose(
     block = np.concatenate([own.blocks for own in releases])
     table = np.repeat(names or ("",), [len(own) for own in releases])
     worst = tuple(f"{table[b]} {block[b]}".strip() for b in worst_blocks(fit))
-    found = replace(
-        _judged(design, family, fit, d, worst), influence=influence_of(design, releases, fit, d)
-    )
+    judged = _judged(design, family, fit, d, worst, _alike_text(names, releases, fit))
+    found = replace(judged, influence=influence_of(design, releases, fit, d))
     if fit.alone:
         return found
     shares = [table.share for table in fit.tables]
@@ -235,11 +236,36 @@ def told_by(tables: Sequence[str], *, observed: bool) -> tuple[str, ...]:
     return distinct_names([*tables, "observed"]) if observed else tuple(tables)
 
 
+def _alike_text(names: Sequence[str], releases: Sequence[Release], fit: LikelihoodFit) -> str:
+    """Say which blocks belong together that the fit takes to be independent; empty if none."""
+    if fit.clusters is not None or not fit.status.converged or np.isinf(fit.df_residual):
+        return ""
+    t = int(np.argmax([len(own) for own in releases]))
+    found = alike(releases[t].blocks, fit.tables[t].block_residual)
+    if found is None:
+        return ""
+    one, other = found.example
+    column = names[t] if names and names[t].isidentifier() else "blocks"
+    return (
+        f"blocks that belong together, as {one!r} and {other!r}, have levels that are alike "
+        f"(intraclass correlation {found.correlation:.2f} in {found.n_groups} groups, p = "
+        f"{found.p_value:.2g}), so that errors by block are too small; pass "
+        f"cluster={column}{found.how}, or as --cluster the column that says so"
+    )
+
+
 def _judged(
-    design: Design, family: Family, fit: LikelihoodFit, d: int, worst: tuple[str, ...]
+    design: Design,
+    family: Family,
+    fit: LikelihoodFit,
+    d: int,
+    worst: tuple[str, ...],
+    alike: str,
 ) -> Diagnostics:
     """Judge a fit whose tables differ most from it in the blocks of these names."""
     verdict, tests = judge(design, family, fit, d), fit.tested.specification
+    if alike:
+        verdict = replace(verdict, reasons=(*verdict.reasons, alike))
     context = contextual_test(design, fit, d) or (None if tests is None else tests.context)
     found = Diagnostics(
         identified=NOT_ESTIMABLE not in verdict.coefficients and not verdict.why,
@@ -337,6 +363,8 @@ def _notes(
             "slopes are estimated from the levels of blocks alone, not from the shape of their "
             f"histograms, because {fit.levels}"
         )
+    if fit.clusters is not None and fit.clusters.by is not None:
+        found += _cluster_notes(fit, fit.clusters.n)
     tests = fit.tested.specification
     explained = bool(fit.levels) and family_rejected(fit.tested)
     if context is not None and context.p_value < _LEVEL and not explained:
@@ -344,6 +372,21 @@ def _notes(
     if tests is not None and not fit.levels and (tests.share[:d] > SHAPED).any():
         found.append(_shape_note(tests.share[:d]))
     return found
+
+
+def _cluster_notes(fit: LikelihoodFit, n: int) -> list[str]:
+    """Say what errors by few clusters are worth."""
+    if fit.errors in (Errors.MODEL, Errors.SCALED):
+        return [
+            f"{n} clusters are too few for errors by cluster: these are the model's, and too small "
+            "if clusters differ"
+        ]
+    if n >= FEWEST_GROUPS:
+        return []
+    return [
+        f"{n} clusters are few: intervals have {fit.df_residual:.0f} degrees of freedom, are wide, "
+        "and hold only roughly; effects of clusters are not estimated"
+    ]
 
 
 def _shape_note(share: FloatArray) -> str:
@@ -369,10 +412,17 @@ def _shrinkage_note(design: Design, fit: LikelihoodFit, shrunk: ShrunkFit) -> st
     )
 
 
+def _law(test: Test) -> str:
+    """Return a statistic and what it is compared with."""
+    if np.isinf(test.df_residual):
+        return f"chi2 = {test.statistic:.1f} on {test.df:.0f}"
+    return f"F = {test.statistic:.1f} on {test.df:.0f} and {test.df_residual:.0f}"
+
+
 def _context_note(design: Design, fit: LikelihoodFit, context: Test, d: int) -> str:
     note = (
         "ecological bias: block means of the features have effects of their own "
-        f"(chi2 = {context.statistic:.1f} on {context.df:.0f}, p = {context.p_value:.2g})"
+        f"({_law(context)}, p = {context.p_value:.2g})"
     )
     fitted = len(design.scale) > d
     if fitted or not fit.alone or fit.n_blocks < BLOCKS_PER_SLOPE * (2 * d + 2):

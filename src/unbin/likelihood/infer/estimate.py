@@ -3,8 +3,9 @@
 The covariance is the *sandwich* CR3, robust and clustered by group, where there are enough groups,
 and model-based otherwise; intervals are of Student's t with as many degrees of freedom as groups
 less slopes and the intercept. What tables that cross the groups say beyond them adds its variance
-by the model: groups have no part in it of their own. Where tables stand beside the groups, or other
-partitions have random intercepts, the variance is the model's.
+by the model: groups have no part in it of their own. Larger blocks that were given, clusters, take
+the place of groups: what one of them contributes is a sum over its groups. Where tables stand
+beside the groups, or other partitions have random intercepts, the variance is the model's.
 
 References
 ----------
@@ -747,7 +748,14 @@ def covariance(
         moved = sums.further.moved()
         border = moved if border is None else border + moved
     cov, kind = sandwich(
-        bread, meat, scores, ratio=ratio, leveraged=leveraged, support=support, beyond=border
+        bread,
+        meat,
+        scores,
+        ratio=ratio,
+        leveraged=leveraged,
+        support=support,
+        beyond=border,
+        n_fitted=None if problem.largest is None else problem.n_fitted,
     )
     return cov, df, kind
 
@@ -761,14 +769,16 @@ def sandwich(
     leveraged: bool = False,
     support: FloatArray | None = None,
     beyond: FloatArray | None = None,
+    n_fitted: int | None = None,
 ) -> tuple[FloatArray, Errors]:
     """Return the covariance of parameters by the scores of groups, and what it is.
 
     bread Σ g gᵀ bread, times (G - 1)/G for scores with leverage (CR3) and G/(G - p) for others,
-    where there are twice as many groups as parameters; else bread M bread times max(1, Q/df), M the
-    model's variance of the score. Where few groups inform a coefficient, as of a rare feature,
-    their scores are fitted to nearly 0 and the sandwich comes out many times too small: no variance
-    of such a coefficient is below that of the model, and none at all below a good third of it.
+    where there are twice as many groups as parameters, or more clusters than slopes; else bread M
+    bread times max(1, Q/df), M the model's variance of the score. Where few groups inform a
+    coefficient, as of a rare feature, their scores are fitted to nearly 0 and the sandwich comes
+    out many times too small: no variance of such a coefficient is below that of the model, and none
+    at all below a good third of it.
 
     Parameters
     ----------
@@ -786,11 +796,13 @@ def sandwich(
         How many groups inform each parameter.
     beyond : (p, p), optional
         Variance of the score that is no group's.
+    n_fitted : int, optional
+        Intercept and slopes, where scores are of clusters.
     """
     p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
     n = int((np.abs(scores).sum(axis=1) > 0).sum())
     by_model = bread @ meat @ bread
-    if not n or p > MOST_LEVERAGE * n:
+    if not n or (p > MOST_LEVERAGE * n if n_fitted is None else n_fitted >= n):
         return np.asarray(by_model * max(1.0, ratio)), Errors.SCALED if ratio > 1 else Errors.MODEL
     centred = scores - scores.sum(axis=0) / len(scores)
     empirical = centred.T @ centred

@@ -45,6 +45,7 @@ from unbin.likelihood.model.score import (
     clusters,
     evidence,
     first_cells,
+    leading,
     left_root,
     masked,
     summed,
@@ -284,8 +285,8 @@ class LocationPart:
     ----------
     scores, pooled : (u, p), (u, K)
         W_gᵀ r_g for slopes, and residuals of pooled bins.
-    along : (u, p)
-        W_gᵀ e_g.
+    along, pull, hold : (u, p), (u,), (u,)
+        D_g, r_g and e_g by what each level weighs, times e_g.
     white : (u, R, p)
         (Vᵀ Σ V)^(-1/2) Vᵀ D, and with it what each level weighs.
     square, side : (p, p), (p, K)
@@ -300,6 +301,8 @@ class LocationPart:
     scores: Any
     pooled: Any
     along: Any
+    pull: Any
+    hold: Any
     white: Any
     square: Any
     side: Any
@@ -357,6 +360,8 @@ def location_part(
         scores=(d * r[:, :, None]).sum(1),
         pooled=kept[:, :, p] @ pool,
         along=(d * e[:, :, None]).sum(1),
+        pull=(e * r).sum(1),
+        hold=(e**2).sum(1),
         white=d,
         square=over(d, d),
         side=over(d, side),
@@ -416,7 +421,13 @@ def located(
     own, residual = joined("scores"), joined("pooled")
     scores = concatenate([own[:, :n], residual @ like(residual, weights)], 1)
     square, side, beyond = total("square")[:n], total("side")[:n], np.zeros(p)
-    added, more = np.zeros((p, p)), _further_variance(problem, joined("along")[:, :n])
+    added, more, taken = np.zeros((p, p)), np.zeros((1, 1)), None
+    if varied(problem) and border is None:
+        less, taken = _profiled(problem, *map(joined, ("along", "pull", "hold")))
+        scores[:, :n] -= less[:, :n]
+        square = square - taken.sum(0)[:n]
+    elif varied(problem):
+        more = _further_variance(problem, joined("along")[:, :n])
     if border is not None:
         white, r, across = _border_levels(problem, parts, border)
         beyond[:n] = (white.T @ r)[:n]
@@ -432,10 +443,38 @@ def located(
         slope[n:, n:] = np.eye(p - n)
     bread = np.linalg.pinv(slope + np.diag(penalty))
     cluster = clusters(problem, len(scores))
-    leveraged = _leveraged(joined("white")[:, :, :n], bread[:n, :n], scores, cluster)
+    leveraged = _leveraged(joined("white")[:, :, :n], bread[:n, :n], scores, cluster, taken)
     spread = bread @ model @ bread.T
     scores = summed(scores, cluster)
     return Location(scores, leveraged, beyond, bread, spread, bread @ added @ bread.T)
+
+
+def _profiled(
+    problem: Problem, along: FloatArray, pull: FloatArray, hold: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Return what random intercepts above the groups take from scores, and from information.
+
+    (G, p) and, by cluster, (S, p, p): those of :func:`unbin.likelihood.model.score.score_sums`.
+    """
+    first, tables, lead = first_cells(problem), varied(problem), leading(problem)
+    sizes = [problem.n_blocks[t] for t in tables]
+    before = np.cumsum([0, *sizes[:-1]])
+    codes = [a + problem.partitions[t][first] for a, t in zip(before, tables, strict=True)]
+    reached, inner = np.zeros((sum(sizes), along.shape[1])), np.zeros((sum(sizes),) * 2)
+    for one in codes:
+        np.add.at(reached, one, along)
+        for other in codes:
+            np.add.at(inner, (one, other), hold)
+    inner += np.diag(1 / np.repeat([problem.further[t] for t in tables], sizes))
+    weight = np.linalg.solve(inner, reached)
+    assert lead is not None
+    home = np.zeros(len(weight), np.int64)
+    for one in codes:
+        home[one] = problem.partitions[lead][first]
+    each = reached[:, :, None] * weight[:, None, :]
+    taken = np.zeros((problem.n_blocks[lead], *each.shape[1:]))
+    np.add.at(taken, home, (each + each.swapaxes(1, 2)) / 2)
+    return pull[:, None] * np.sum([weight[one] for one in codes], axis=0), taken
 
 
 def _further_variance(problem: Problem, along: Any) -> FloatArray:
@@ -447,14 +486,26 @@ def _further_variance(problem: Problem, along: Any) -> FloatArray:
     return total
 
 
-def _leveraged(white: Any, bread: FloatArray, scores: Any, cluster: IntArray | None) -> Any:
-    """Return the scores as if their group, or cluster, had not been fitted, (G, p)."""
+def _leveraged(
+    white: Any,
+    bread: FloatArray,
+    scores: Any,
+    cluster: IntArray | None,
+    taken: FloatArray | None,
+) -> Any:
+    """Return the scores as if their group, or cluster, had not been fitted, (G, p).
+
+    ``taken`` (S, p, p) is what their effects take from the information of clusters.
+    """
     if white.shape[1] == 1 and cluster is None:
         level = white[:, 0]
         leverage = ((level @ like(level, bread)) * level).sum(1)
         return scores / (1 - leverage).clip(_LEAST_OWN)[:, None]
     n, found = bread.shape[0], np.array(summed(scores, cluster))
-    left = np.eye(n) - summed(white.swapaxes(1, 2) @ white, cluster) @ bread
+    inside = summed(white.swapaxes(1, 2) @ white, cluster)
+    if taken is not None:
+        inside = inside - taken[:, :n, :n]
+    left = np.eye(n) - inside @ bread
     found[:, :n] = np.einsum("gij,gj->gi", np.linalg.pinv(left, _LEAST_OWN**2), found[:, :n])
     return found
 

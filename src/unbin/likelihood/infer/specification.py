@@ -20,6 +20,8 @@ the model's covariance: it needs the fit without them only.
 Shape and extensions are tested with statistics averaged over the effects of groups, not expanded
 around each: weights that know of the outcomes would be related to them.
 
+*Clusters*. Where larger blocks are given, or have effects, all that is by groups is by these.
+
 *Leverage*. Scores as they would be had the group not been fitted, (I - H_g)⁻¹ r_g with
 H_g = D_g J⁻¹ D_gᵀ Σ_g⁻¹, for the sandwich CR3; in the space of the parameters (I - J_g J⁻¹)⁻¹ times
 the score.
@@ -138,6 +140,17 @@ def chi_square(statistic: float, df: float) -> Test:
     return Test(statistic, df, np.inf, float(chdtrc(df, statistic))) if df else UNTESTED
 
 
+def by_clusters(problem: Problem, test: Test, n_fitted: int) -> Test:
+    """Return the F test of a chi-square test: the variance of few clusters is not known well."""
+    if problem.largest is None or not test.df:
+        return test
+    left = problem.n_blocks[problem.largest] - n_fitted - test.df
+    if left < 1:
+        return UNTESTED
+    statistic = test.statistic / test.df
+    return Test(statistic, test.df, left, float(fdtrc(test.df, left, statistic)))
+
+
 @dataclass(frozen=True, slots=True)
 class Extension:
     """The test of one feature's curvature, of a scale that changes with it, or of the shape.
@@ -187,7 +200,6 @@ class Specification:
     context: Test
     scores: FloatArray
     support: FloatArray
-    df: FloatArray
 
 
 def specify(
@@ -239,6 +251,7 @@ def specify(
         told = np.diag(apart) > LEVELS_ALONE * own_model
         if told.any():
             shape = chi_square(*inverse_form(total[own][told], apart[np.ix_(told, told)]))
+            shape = by_clusters(problem, shape, problem.n_fitted)
     quasi, quasi_bread = information, bread
     if exact is not None or problem.effects is not None:
         quasi = tested.information(len(free))
@@ -251,10 +264,9 @@ def specify(
         location_shift=total,
         location_covariance=location.covariance(),
         extensions=_extensions(tested, quasi, quasi_bread, extends, slopes),
-        context=_context(whole, context_bread),
+        context=by_clusters(problem, _context(whole, context_bread), problem.n_fitted),
         scores=brought(whole.leveraged) if exact is None else exact,
         support=brought(told_by.sum(0) ** 2 / (told_by**2).sum(0).clip(1e-300)),
-        df=whole.df,
     )
 
 
@@ -738,7 +750,6 @@ class _Whole:
     total: FloatArray
     n_context: int
     by_groups: bool
-    df: Any = None
 
     @property
     def tells(self) -> Any:
@@ -802,7 +813,6 @@ class _Whole:
             total=total,
             n_context=k,
             by_groups=border is None and not crossing(problem),
-            df=_df(own, bread),
         )
 
 
@@ -838,19 +848,6 @@ def _leave_out(own: FloatArray, bread: FloatArray, scores: FloatArray) -> FloatA
         return np.asarray(np.linalg.solve(left, scores[:, :, None])[:, :, 0])
     except np.linalg.LinAlgError:
         return np.asarray(np.einsum("gij,gj->gi", np.linalg.pinv(left, _ALONE), scores))
-
-
-def _df(own: FloatArray, bread: FloatArray) -> FloatArray:
-    """Return the degrees of freedom of Bell and McCaffrey of each parameter, (p,)."""
-    left = np.linalg.pinv(np.eye(len(bread)) - own @ bread, _ALONE)
-    towards = left.swapaxes(1, 2) @ bread
-    pulled = own @ towards
-    each = (towards * pulled).sum(1)
-    taken = np.einsum("gij,ik,gkj->gj", pulled, bread, pulled, optimize=True)
-    crossed = np.einsum("gij,gkj->jik", pulled, pulled, optimize=True)
-    spread = bread @ crossed
-    square = (each**2 - 2 * each * taken).sum(0) + np.einsum("jik,jki->j", spread, spread)
-    return np.asarray((each - taken).sum(0) ** 2 / np.maximum(square, 1e-300))
 
 
 def _with_known(
@@ -1134,4 +1131,5 @@ def context_test(
     told = np.diag(variance) > 1e-6 * np.diag(information)[context]
     if not told.any():
         return UNTESTED
-    return chi_square(*inverse_form(pulled[told], variance[np.ix_(told, told)]))
+    found = chi_square(*inverse_form(pulled[told], variance[np.ix_(told, told)]))
+    return by_clusters(problem, found, problem.n_fitted - len(context))
