@@ -87,12 +87,12 @@ def fit_release(X, y, blocks, bins, family="gaussian", **settings) -> unbin.Aggr
     return fit(X, unbin.aggregate(y, blocks, bins).align(blocks), family, **settings)
 
 
-def fit(X, target, family="gaussian", **settings) -> unbin.AggregatedGLM:
+def fit(X, target, family="gaussian", cluster=None, **settings) -> unbin.AggregatedGLM:
     """Fit the model; what it would warn of is in its diagnostics."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentificationWarning)
         warnings.simplefilter("ignore", SpecificationWarning)
-        return unbin.AggregatedGLM(family, **settings).fit(X, target)
+        return unbin.AggregatedGLM(family, **settings).fit(X, target, cluster=cluster)
 
 
 def estimates(model: unbin.AggregatedGLM) -> np.ndarray:
