@@ -74,7 +74,9 @@ FAMILY_LEVEL = 0.05
 """p value of an extension, over all that are tested, that says why levels and shapes differ."""
 CONTEXT_LEVEL = 1e-3
 """p value of the test of contextual effects that rejects a fit without them."""
-ALIKE_LEVEL = 0.01
+MANY_IDS = 20
+"""Blocks from which on their ids are looked at."""
+ALIKE_LEVEL = 0.001
 """p value, over all ways to group ids, of levels of blocks that are alike, for which errors by
 block are too small."""
 LARGEST_MISFIT = 3.0

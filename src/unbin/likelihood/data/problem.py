@@ -35,7 +35,7 @@ class Effects:
     Attributes
     ----------
     move, sd : (G,)
-        Its mean and standard deviation given what was published of the group.
+        Its mean and standard deviation given what was published, with those of larger blocks.
     along : (G, p)
         D_gᵀ S_g⁻¹ e_g / e_gᵀ S_g⁻¹ e_g without looking at the group.
     bend : (C, K), optional
@@ -250,7 +250,9 @@ class Problem:
         if not (self.plan.border or self.plan.beside):
             return self
         alone = self.with_plan(replace(self.plan, border=(), beside=()))
-        return alone.with_effects(self.block_variance).around(self.effects)
+        above = zip(self.further, self.above_groups, strict=False)
+        further = tuple(variance * inside for variance, inside in above)
+        return alone.with_effects(self.block_variance, further).around(self.effects)
 
     def _keep(self, changed: Problem, *names: str) -> Problem:
         """Give what is known of this problem to one of which it holds as well."""

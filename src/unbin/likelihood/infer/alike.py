@@ -60,8 +60,10 @@ def alike(blocks: TextArray, residual: FloatArray) -> Alike | None:
 def _groupings(blocks: TextArray) -> Iterator[tuple[str, IntArray]]:
     """Yield ways to group blocks by their ids, and the group of each block."""
     ways = []
+    if not len(blocks):
+        return
     length = np.char.str_len(blocks)
-    if len(blocks) and (length == length[0]).all() and length[0] <= _LONGEST:
+    if (length == length[0]).all() and length[0] <= _LONGEST:
         for k in range(1, int(length[0])):
             ways.append((f".str[:{k}]", blocks.astype(f"U{k}")))
     for mark in _SEPARATORS:

@@ -31,7 +31,13 @@ from unbin.likelihood.infer.verdicts import (
     family_rejected,
     judge,
 )
-from unbin.likelihood.thresholds import BLOCKS_PER_SLOPE, FEWEST_GROUPS, SHAPE_LEVEL_OF_FEW, SHAPED
+from unbin.likelihood.thresholds import (
+    BLOCKS_PER_SLOPE,
+    FEWEST_GROUPS,
+    MANY_IDS,
+    SHAPE_LEVEL_OF_FEW,
+    SHAPED,
+)
 from unbin.release import Release
 from unbin.release.join import distinct_names
 from unbin.release.words import first_few
@@ -240,8 +246,10 @@ def _alike_text(names: Sequence[str], releases: Sequence[Release], fit: Likeliho
     """Say which blocks belong together that the fit takes to be independent; empty if none."""
     if fit.clusters is not None or not fit.status.converged or np.isinf(fit.df_residual):
         return ""
-    t = int(np.argmax([len(own) for own in releases]))
-    found = alike(releases[t].blocks, fit.tables[t].block_residual)
+    # the coarsest table: blocks of finer ones share effects that the fit allows for
+    many = [t for t, own in enumerate(releases) if len(own) >= MANY_IDS]
+    t = min(many, key=lambda t: len(releases[t]), default=-1)
+    found = alike(releases[t].blocks, fit.tables[t].block_residual) if many else None
     if found is None:
         return ""
     one, other = found.example

@@ -102,8 +102,11 @@ class Law:
         grid, effects = problem.grid, None
         further = sum(problem.further)
         if problem.effects is not None:
-            group = problem.plan.group
-            sd = np.sqrt(problem.effects.sd[group] ** 2 + further)
+            group, above = problem.plan.group, problem.above_groups
+            unknown = sum(
+                v for v, inside in zip(problem.further, above, strict=False) if not inside
+            )
+            sd = np.sqrt(problem.effects.sd[group] ** 2 + unknown)
             effects = Moves(problem.effects.move[group], sd)
         values = None
         if any(table.order is not None for table in problem.tables):

@@ -162,7 +162,7 @@ class CellSums:
         if extended:
             slopes = namespace(slopes).concatenate([slopes, *extended], 2)
         moved = None
-        if problem.effects is not None and not problem.layout.plain:
+        if problem.effects is not None and isinstance(slopes, np.ndarray):
             moved = slopes[:, :, 0] * problem.effects.shift[problem.plan.group[cells]][:, None]
             if problem.effects.bend is not None:
                 moved = moved + problem.effects.bend[cells]

@@ -247,6 +247,14 @@ class FurtherSums:
         hold = self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at])
         return np.asarray(np.linalg.solve(hold, self.along[at]))
 
+    def given(self) -> tuple[FloatArray, FloatArray]:
+        """Return mean and variance of those that weigh, given what was published; else 0."""
+        at = np.flatnonzero(self.weighs & (self.variance > 0))
+        inner = self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at])
+        inverse, found = np.linalg.inv(inner), np.zeros((2, len(self.pull)))
+        found[:, at] = inverse @ self.pull[at], np.diag(inverse)
+        return found[0], found[1]
+
     def misfit(self) -> float:
         """Return the part of the misfit that these intercepts account for."""
         at = np.flatnonzero(self.variance > 0)

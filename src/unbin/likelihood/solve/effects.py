@@ -361,26 +361,40 @@ def _expanded(
     own = tuple(further) if any(further) else ()
     plain = problem.with_effects(variance, own)
     curved = any(t.counts.informative or t.means is not None for t in problem.tables)
-    if variance == 0 or not curved:
+    above = sum(further[t] for t in varied(plain))
+    if variance + above == 0 or not curved:
         return plain, 0
     alone = plain.of_groups()
     sums, cap = score_sums(alone, free, penalty), step_scale(problem, free)[0]
     n = len(problem.group_people)
     along = (sums.block_along / np.maximum(sums.block_hold, NOTHING)[:, None])[:n]
     none = np.zeros(n)
-    effects = Effects(none, none + np.sqrt(variance), along)
+    effects = Effects(none, none + np.sqrt(variance + above), along)
     if problem.effects is not None:
         effects = Effects(problem.effects.move, problem.effects.sd, along)
     passes = 1
     while passes <= _MOVES:
         sums = score_sums(alone.around(effects), free, penalty)
         passes += 1
-        loose = (1 + variance * sums.block_hold)[:n]
-        step = np.clip(variance * sums.block_pull[:n] / loose - effects.move, -cap, cap)
-        effects = Effects(effects.move + step, np.sqrt(variance / loose), along)
+        move, spread = _given_tables(alone, sums, n)
+        step = np.clip(move - effects.move, -cap, cap)
+        effects = Effects(effects.move + step, np.sqrt(spread), along)
         if (np.abs(step) <= _SETTLED * effects.sd).all():
             break
     return plain.around(effects), passes
+
+
+def _given_tables(problem: Problem, sums: ScoreSums, n: int) -> tuple[FloatArray, FloatArray]:
+    """Return mean and variance of the effects on each of n groups, given what was published."""
+    hold, variance, above = sums.block_hold[:n], problem.block_variance, np.zeros((2, n))
+    if sums.further is not None:
+        known = np.stack(sums.further.given())
+        for t in varied(problem):
+            own = np.flatnonzero(sums.further.table == t)
+            above += known[:, own[blocks_above(problem, t, n)]]
+    loose = 1 + variance * hold
+    mean = variance * (sums.block_pull[:n] - hold * above[0]) / loose
+    return mean + above[0], variance / loose + above[1] / loose**2
 
 
 def _bent(problem: Problem, effects: Effects, free: FloatArray, penalty: FloatArray) -> Problem:
