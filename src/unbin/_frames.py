@@ -341,8 +341,9 @@ def is_missing(value: Any) -> bool:
 
 
 def _missing_id(where: str, mask: BoolArray) -> BlockError:
+    what = "an id" if where.startswith("cluster") else "a block id"
     return BlockError(
-        f"{where}: every row needs a block id, got {int(mask.sum())} missing, the first in row "
+        f"{where}: every row needs {what}, got {int(mask.sum())} missing, the first in row "
         f"{int(np.argmax(mask))}; fill or drop those rows"
     )
 

@@ -325,7 +325,9 @@ def _imputed(
         return None
     found = found.for_prediction()
     if isinstance(release, Release):
-        return Raking.of(design, release, family, found)
+        if codes is None or codes.shape[1] == len(release):
+            return Raking.of(design, release, family, found)
+        release = Tables(("",), (release,))  # its blocks cross clusters
     counts = [fit.counts for fit in found.tables]
     posterior = Posterior(design, family, found)
     theta, nuisance = found.theta, found.nuisance

@@ -248,8 +248,9 @@ class Fit:
         """What standard errors are, as summaries say it."""
         if self.by_clusters is None:
             return str(self.errors.value)
-        by = f"by {self.by_clusters.n_clusters:,} clusters ({self.by_clusters.name})"
-        return str(self.errors.value).replace("by block", by)
+        own = self.by_clusters
+        by = f"by {own.n_clusters:,} clusters ({own.name}, "
+        return str(self.errors.value).replace("by block (", by)
 
     def for_prediction(self) -> Fit:
         """Return the fit with the coefficients that predict: shrunk where the ridge acts."""

@@ -130,6 +130,11 @@ def summarise(fit: Fit, features: list[str], method: str, level: float) -> Summa
     notes += [note for note in fit.diagnostics.sentences() if note != fit.status.value]
     who = "The tables hold" if fit.tables else "The release holds"
     who = "Tables and observed people hold" if fit.n_observed else who
+    notes += [
+        f"Effects of clusters: sd {each.sd:.2g} of {each.name}."
+        for each in fit.clusters
+        if each.sd > 0
+    ]
     notes += _verdicts(fit.diagnostics.verdicts, features)
     notes += _efficiency(fit.diagnostics.efficiency, features, who)
     notes += _from_shape(fit.diagnostics.shape_share, features)

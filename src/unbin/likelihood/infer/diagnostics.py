@@ -373,6 +373,11 @@ def _notes(
         )
     if fit.clusters is not None and fit.clusters.by is not None:
         found += _cluster_notes(fit, fit.clusters.n)
+    elif fit.clusters is not None and fit.errors is Errors.MODEL:
+        found.append(
+            "standard errors are the model's, of which effects of clusters are a part where they "
+            "show: no table is by clusters, or by blocks that lie in them"
+        )
     tests = fit.tested.specification
     explained = bool(fit.levels) and family_rejected(fit.tested)
     if context is not None and context.p_value < _LEVEL and not explained:
@@ -384,6 +389,11 @@ def _notes(
 
 def _cluster_notes(fit: LikelihoodFit, n: int) -> list[str]:
     """Say what errors by few clusters are worth."""
+    if np.isinf(fit.df_residual):
+        return [
+            "standard errors are the model's, as large tables, or tables and a sample, cross: "
+            "effects of clusters are part of them where they show"
+        ]
     if fit.errors in (Errors.MODEL, Errors.SCALED):
         return [
             f"{n} clusters are too few for errors by cluster: these are the model's, and too small "

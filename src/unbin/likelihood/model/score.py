@@ -542,6 +542,8 @@ def _put_together(
     if problem.design.sampled:
         blocks = Sampled.joined([each.sampled for each in found if each.sampled is not None])
         own, sampled = correction(problem, free, blocks, layout.core.tables[0])
+        more = scores.shape[1] - len(free)  # random intercepts are not corrected
+        own, sampled = np.pad(own, ((0, 0), (0, more))), np.pad(sampled, (0, more))
         scores, score = scores + own, score + own.sum(axis=0)
     beside = []
     for stack, sums in zip(layout.beside, others, strict=True):
@@ -572,7 +574,7 @@ def _put_together(
         further=further,
         beside=tuple(beside),
         known=known,
-        sampled=sampled,
+        sampled=None if sampled is None else sampled[:p, :p],
     )
 
 
@@ -959,7 +961,7 @@ def sampled_units(problem: Problem, j: int, moments: Moments) -> Sampled:
         n=n,
         people=n if table.factor is None else n / table.factor[units],
         mean=moments.mean / n[:, None],
-        derivative=moments.derivative / each,
+        derivative=moments.derivative[:, :, : problem.coordinates.n_free] / each,
         shift=moments.shift / n[:, None],
         within=(moments.covariance - drawn.covariance) / each,
         level=drawn.level,
