@@ -122,13 +122,13 @@ def glm(
     encoding, X = Encoding.build(formula, some, missing=filled, blocks=blocks)
     how = _How(weights, weighting, observed, disjoint, scale, on_missing)
     target = _target(published, frame, some, keep, how)
+    clusters = {name: _column(some, name) for name in above} or None
     if family == MULTINOMIAL or (family == "auto" and any(t.categories for _, t in published)):
         _refuse_offset(offset)
         classifier = AggregatedClassifier(fit_intercept=parsed.intercept, **settings)
-        return classifier._fit(encoding.frame(X), target, Given(), encoding)
+        return classifier._fit(encoding.frame(X), target, Given(cluster=clusters), encoding)
     model = AggregatedGLM(family, fit_intercept=parsed.intercept, **settings)
     shift = None if offset is None else as_floats(read_column(some, offset), where="offset")
-    clusters = {name: _column(some, name) for name in above} or None
     model.fit(encoding.frame(X), target, offset=shift, cluster=clusters)
     model.encoding_ = encoding
     return model

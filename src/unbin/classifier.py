@@ -52,6 +52,7 @@ from unbin.fitting.category_tables import (
     summarise_categories,
     tabulate_categories,
 )
+from unbin.fitting.clusters import clusters_in
 from unbin.fitting.inputs import (
     as_targets,
     check_rows,
@@ -200,6 +201,7 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         observed: str | None = None,
         disjoint: bool = False,
         sample_weight: ArrayLike | None = None,
+        cluster: Any = None,
     ) -> AggregatedClassifier:
         """Fit the model.
 
@@ -212,14 +214,17 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
             ``release.align(blocks)`` of a table of categories, ``join`` of several, or the tables
             by the columns that hold their blocks: ``{"precinct": votes}``. Plain labels are
             observed, and give the ordinary multinomial logit.
-        block, features, weights, weighting, observed, disjoint, sample_weight
-            As for ``AggregatedGLM.fit``.
+        block, features, weights, weighting, observed, disjoint, sample_weight, cluster
+            As for ``AggregatedGLM.fit``; with more than two categories clusters of one kind, beside
+            one table.
 
         Returns
         -------
         self
         """
-        given = Given(None, block, features, weights, weighting, observed, disjoint, sample_weight)
+        given = Given(
+            None, block, features, weights, weighting, observed, disjoint, sample_weight, cluster
+        )
         return self._fit(X, y, given)
 
     # -- predictions -------------------------------------------------------------------------------
@@ -447,6 +452,8 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
 
     def _fit_labels(self, X: Any, y: Any, given: Given) -> None:
         """Fit to people whose category was observed."""
+        if given.cluster is not None:
+            raise ParameterError("cluster: is for tables, got observed labels; leave it out")
         if self.engine != "local":
             raise EngineError(
                 f"engine {self.engine!r}: fits tables, got observed labels; use engine='local'"
@@ -496,7 +503,8 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         coding: Levels | None = None
         if isinstance(y, Mapping) and not is_source(X):
             y = target_in(X, y, given)
-            X, given = features_in(X, given.features), Given()
+            cluster = None if given.cluster is None else clusters_in(X, given.cluster)
+            X, given = features_in(X, given.features), Given(cluster=cluster)
         if not is_source(X) and column_names(X) is not None:
             coding = Levels.of(X)
             X = X if coding is None else coding.frame(X)
@@ -512,14 +520,14 @@ class AggregatedClassifier(ShowsSummary, ClassifierMixin, BaseEstimator):
         else:
             options = Options(n_threads=check_threads(self.n_jobs), client=self.client)
             engine = open_engine(self.engine, options)
-            people = place(
-                X, y, given, engine=engine, family=None, model=self, prepare=_check_categories
-            )
+            how = {"prepare": _check_categories, "crossed": given.cluster is not None}
+            people = place(X, y, given, engine=engine, family=None, model=self, **how)
             with people as placed:
                 names = placed.names
                 named = [f"x{j}" for j in range(placed.n_features)] if names is None else names
                 factors = factors_of(self.random, list(map(str, named)), coding or encoding)
                 settings = self._settings(factors, classes)
+                settings = replace(settings, clusters=placed.clusters)
                 (target,) = placed.targets
                 model = fit_tables(*target, settings)
             note_columns(self, placed.n_features, placed.names)

@@ -15,13 +15,14 @@ from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
 from unbin._linalg import inverse_form, solve_scaled
-from unbin._typing import FloatArray
+from unbin._typing import FloatArray, IntArray
 from unbin.categories.problem import CategoryProblem, between_contrasts
 from unbin.categories.scores import BlockScores, Sums
 from unbin.categories.softmax import Softmax, covariances, law_of_rows
 from unbin.categories.solver import Root
 from unbin.likelihood.infer.estimate import Errors, sandwich
 from unbin.likelihood.infer.specification import Test
+from unbin.likelihood.model.score import summed
 from unbin.likelihood.thresholds import MOST_LEVERAGE
 from unbin.rows.rows import Rows
 
@@ -46,21 +47,35 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
     if len(problem.tables) > 1 or problem.known is not None:
         meat = score_variance(problem, root) + root.prior.of_all()
         return Precision(bread @ meat @ bread, float("inf"), kind)
-    if bayesian:
-        return Precision(bread, float("inf"), kind)
     first, n_slopes = root.sums.first, problem.n_columns
+    if bayesian and problem.cluster is None:
+        return Precision(bread, float("inf"), kind)
+    if bayesian:
+        scores = summed(first.scores, problem.cluster)
+        n = int((np.abs(scores).sum(axis=1) > 0).sum())
+        meat = scores.T @ scores * (n / max(n - 1, 1)) + root.prior.of_all()
+        return Precision(bread @ meat @ bread, float(max(n - n_slopes, 1)), Errors.CR1)
     penalty = np.tile(np.diag(root.prior.precision), problem.n_categories - 1)
-    told = np.einsum("bap,bap->bp", first.weighted, _derivatives(first))
+    told = summed(np.einsum("bap,bap->bp", first.weighted, _derivatives(first)), problem.cluster)
     support = told.sum(axis=0) ** 2 / np.maximum((told**2).sum(axis=0), 1e-300)
-    scores, enough = first.scores, len(bread) <= MOST_LEVERAGE * int(problem.counts.known.sum())
+    n_told = int((told.sum(axis=1) > 0).sum())
+    scores, enough = summed(first.scores, problem.cluster), len(bread) <= MOST_LEVERAGE * n_told
+    if problem.cluster is not None:
+        enough = n_slopes < n_told
     if enough:
-        scores = _leveraged(root.sums, bread)
+        scores = _leveraged(root.sums, bread, problem.cluster)
     df = float(first.df.sum()) - len(bread)
     ratio = float(first.misfit.sum()) / df if df > 0 else 1.0
     information = root.sums.information
     inner = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
     found, errors = sandwich(
-        inner, information, scores, ratio=ratio, leveraged=enough, support=support
+        inner,
+        information,
+        scores,
+        ratio=ratio,
+        leveraged=enough,
+        support=support,
+        n_fitted=None if problem.cluster is None else n_slopes,
     )
     n_blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
     return Precision(found, float(max(n_blocks - n_slopes, 1)), errors)
@@ -71,9 +86,13 @@ def _derivatives(first: BlockScores) -> FloatArray:
     return np.asarray(np.linalg.pinv(first.inverse) @ first.weighted)
 
 
-def _leveraged(sums: Sums, bread: FloatArray) -> FloatArray:
-    """Return the scores of blocks as if they had not been fitted to, (B, L P)."""
+def _leveraged(sums: Sums, bread: FloatArray, cluster: IntArray | None) -> FloatArray:
+    """Return the scores of blocks, or clusters, as if these had not been fitted to, (B, L P)."""
     first = sums.first
+    if cluster is not None:
+        own = summed(_derivatives(first).swapaxes(1, 2) @ first.weighted, cluster)
+        left = np.linalg.pinv(np.eye(len(bread)) - own @ bread)
+        return np.asarray((left @ summed(first.scores, cluster)[:, :, None])[:, :, 0])
     size = first.inverse.shape[1]
     # H_b = D_b J⁻¹ D_bᵀ V_b⁻¹, and V_b⁻¹ (I - H_b)⁻¹ r_b with V_b⁻¹ taken in front
     spread = first.weighted @ bread @ first.weighted.swapaxes(1, 2)

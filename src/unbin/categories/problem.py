@@ -112,6 +112,8 @@ class CategoryProblem:
     context : (B, Q) or None
         Block means of the features less those of everybody, whose slopes are of each group.
     known : KnownCategories or None
+    cluster : (B,) or None
+        The larger block that each block of a single table lies in, by which errors are.
     """
 
     design: Design
@@ -121,6 +123,7 @@ class CategoryProblem:
     possible: BoolArray
     context: FloatArray | None = None
     known: KnownCategories | None = None
+    cluster: IntArray | None = None
 
     @property
     def counts(self) -> PublishedCounts:

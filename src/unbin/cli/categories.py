@@ -122,6 +122,7 @@ def run(
     releases: list[str],
     level: float,
     output: Path | None,
+    clusters: dict[str, Any] | None,
     *,
     public: bool,
 ) -> None:
@@ -129,7 +130,7 @@ def run(
     from unbin._io import csv_text, write_texts
 
     model = asked.model(fit_intercept=data.encoding.formula.intercept)
-    _fit(model, data, target)
+    _fit(model, data, target, clusters)
     parts = [str(model.summary(level))]
     if output is not None:
         parts.append(write(output, _record(model, level, hashes(data.rows, releases))))
@@ -142,13 +143,19 @@ def run(
         _say_what_is_left_out(model, public=public)
 
 
-def _fit(model: AggregatedClassifier, data: Data, target: AggregatedTarget | JoinedTarget) -> None:
+def _fit(
+    model: AggregatedClassifier,
+    data: Data,
+    target: AggregatedTarget | JoinedTarget,
+    clusters: dict[str, Any] | None,
+) -> None:
     from unbin._compiling import COMPILING, telling
     from unbin.fitting.placement import Given
 
     started = perf_counter()
     with progress("fitting") as show, telling(lambda: show(COMPILING)):
-        model._fit(data.encoding.frame(data.X), target, Given(), data.encoding)
+        given = Given(cluster=clusters)
+        model._fit(data.encoding.frame(data.X), target, given, data.encoding)
     say(f"fitted in {perf_counter() - started:.1f} s, {model.n_iter_} iterations", err=True)
 
 

@@ -182,7 +182,6 @@ def fit(
         of_numbers={
             "--method": method != "likelihood",
             "--offset": offset is not None,
-            "--cluster": bool(cluster),
             "--robust": robust is not None,
             "--n-trials": n_trials != 1,
             "--target-transform": target_transform is not None,
@@ -212,12 +211,13 @@ def fit(
         others = [*who.columns, *([] if offset is None else [offset])]
         data = read(people, formula, blocks, others, missing, cluster or ())
         target = tie(tables, data, blocks, who, scale=scale, on_missing=on_missing)
+    above = {name: data.rows.column(name) for name in cluster or ()} or None
     for line in [*describe(tables, release), *standing.describe(target)]:
         say(line, err=True)
     if nominal:
-        categories.run(asked, data, target, release, level, output, public=bool(public))
+        categories.run(asked, data, target, release, level, output, above, public=bool(public))
         return
-    _fit(model, data, target, offset, cluster or [])
+    _fit(model, data, target, offset, above)
     shown = _summary(model, data.encoding, level)
     if output is None:
         say(shown)
@@ -283,7 +283,7 @@ def _fit(
     data: Data,
     target: AggregatedTarget | JoinedTarget,
     offset: str | None,
-    clusters: list[str],
+    clusters: dict[str, Any] | None,
 ) -> None:
     """Fit, with a sign of life, and say on stderr how it went."""
     from unbin._compiling import COMPILING, telling
@@ -294,8 +294,7 @@ def _fit(
         shift = as_floats(data.rows.column(offset), where=f"--offset {offset}")
     started = perf_counter()
     with progress("fitting") as show, telling(lambda: show(COMPILING)), watched(show):
-        above = {name: data.rows.column(name) for name in clusters} or None
-        model.fit(data.encoding.frame(data.X), target, offset=shift, cluster=above)
+        model.fit(data.encoding.frame(data.X), target, offset=shift, cluster=clusters)
     model.encoding_ = data.encoding
     ended = "stopped after" if was_interrupted(model) else "fitted in"
     say(

@@ -21,7 +21,9 @@ from unbin.categories.problem import (
 from unbin.categories.softmax import Groups, probabilities
 from unbin.categories.verdicts import judge
 from unbin.exceptions import EngineError, ParameterError
+from unbin.fitting.clusters import check_nested
 from unbin.fitting.methods import inside
+from unbin.fitting.model import ClusterFit, Clusters
 from unbin.fitting.published import Published
 from unbin.likelihood.infer.diagnostics import Diagnostics
 from unbin.likelihood.infer.estimate import Errors, goodness
@@ -66,6 +68,7 @@ class CategorySettings:
     possible: BoolArray | None
     tol: float
     max_iter: int
+    clusters: tuple[Clusters, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +110,8 @@ class CategoryModel:
         Of the first table, beside those expected; None for observed people. The ends of the bins
         are the places of the categories.
     log_score : float
+    by_clusters : ClusterFit or None
+        The larger blocks by which errors are; None where they are by block.
     """
 
     classes: tuple[str, ...]
@@ -133,6 +138,7 @@ class CategoryModel:
     n_blocks: int
     counts: Published | None
     log_score: float
+    by_clusters: ClusterFit | None = None
 
     def without_cells(self) -> CategoryModel:
         """Return the model without the cells of single blocks."""
@@ -178,6 +184,7 @@ def fit_tables(
 ) -> CategoryModel:
     """Fit the multinomial logit to published tables."""
     releases = release.releases if isinstance(release, Tables) else (release,)
+    people, cluster = _clustered(people, releases, release, settings.clusters)
     laid_out = people.design(settings.layout)
     if laid_out.sampled:
         raise EngineError(
@@ -188,6 +195,7 @@ def fit_tables(
     groups = _groups(settings.factors, design, context)
     known = _known(people, release, laid_out)
     problem = make_problem(design, releases, groups, possible=settings.possible, known=known)
+    problem = replace(problem, cluster=cluster)
     scales = _scales(settings, several=len(releases) > 1 or known is not None)
     means = _context_columns(design, context, settings.factors)
     found: dict[float | None, CategoryFit] = {}
@@ -213,7 +221,29 @@ def fit_tables(
         totals=None if own is None else together(own),
         sensitivity=totals if len(totals) > 1 else {},
         shift=_shift(fit),
+        by_clusters=None
+        if cluster is None
+        else ClusterFit(settings.clusters[0].name, len(settings.clusters[0].ids), 0.0),
     )
+
+
+def _clustered(
+    people: Everybody,
+    releases: Sequence[Release],
+    release: Release | Tables,
+    clusters: Sequence[Clusters],
+) -> tuple[Everybody, IntArray | None]:
+    """Return people by block, and the cluster of each block; None without clusters."""
+    if not clusters:
+        return people, None
+    if isinstance(release, Tables) or len(clusters) > 1:
+        raise ParameterError(
+            "cluster: takes one column beside one table of more than two categories, got several "
+            "columns, tables, or people whose category is known; leave it out"
+        )
+    people, codes = people.crossed()
+    check_nested(("",), releases, codes[:1], clusters, codes[1:], whole=True)
+    return people, codes[1]
 
 
 def fit_labels(

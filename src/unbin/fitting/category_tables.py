@@ -12,6 +12,7 @@ from unbin._typing import FloatArray
 from unbin.categories.cells import interval
 from unbin.exceptions import ParameterError
 from unbin.fitting.categorical import CategoryModel, group_labels
+from unbin.fitting.model import errors_text
 from unbin.fitting.summary import Coefficients, Summary
 from unbin.release.words import plural
 
@@ -53,7 +54,7 @@ def summarise_categories(model: CategoryModel, features: Sequence[str], level: f
         ("Categories", ", ".join(model.classes)),
         ("People", f"{model.n_people:,}"),
         ("Blocks", f"{model.n_blocks:,}"),
-        ("Covariance", model.errors.value),
+        ("Covariance", errors_text(model.errors, model.by_clusters)),
         ("Log score", f"{model.log_score:.4f}"),
         ("Trusted", "yes" if found.trusted else "no"),
     ]

@@ -90,10 +90,13 @@ def check_nested(
     codes: IntArray,
     clusters: Sequence[Clusters],
     cluster: IntArray,
+    *,
+    whole: bool = False,
 ) -> None:
     """Raise unless each block of a table lies in one cluster, or the table crosses them all.
 
-    ``codes`` (T, C) and ``cluster`` (S, C) are the blocks and clusters of crossed cells.
+    ``codes`` (T, C) and ``cluster`` (S, C) are the blocks and clusters of crossed cells; ``whole``:
+    no table may cross them.
     """
     for each, own in zip(clusters, cluster, strict=True):
         if len(each.ids) < 2:
@@ -106,7 +109,8 @@ def check_nested(
             pairs = np.unique(np.stack([code[said], own[said]]), axis=1)
             held = np.bincount(pairs[0], minlength=len(release))
             split = np.flatnonzero(held > 1)
-            if not len(split) or len(split) > _CROSSES * np.count_nonzero(held):
+            crosses = len(split) > _CROSSES * np.count_nonzero(held)
+            if not len(split) or (crosses and not whole):
                 continue
             first = pairs[1][pairs[0] == split[0]][:2]
             a, b = map(str, each.ids[first])

@@ -119,6 +119,14 @@ class ClusterFit:
     sd: float
 
 
+def errors_text(errors: Errors, by: ClusterFit | None) -> str:
+    """Return what standard errors are, as summaries say it."""
+    told = str(errors.value)
+    if by is None:
+        return told
+    return told.replace("by block (", f"by {by.n_clusters:,} clusters ({by.name}, ")
+
+
 @dataclass(frozen=True, slots=True)
 class Shrunk:
     """What predicts where the evidence ridge acts, in the units of X.
@@ -246,11 +254,7 @@ class Fit:
     @property
     def errors_of(self) -> str:
         """What standard errors are, as summaries say it."""
-        if self.by_clusters is None:
-            return str(self.errors.value)
-        own = self.by_clusters
-        by = f"by {own.n_clusters:,} clusters ({own.name}, "
-        return str(self.errors.value).replace("by block (", by)
+        return errors_text(self.errors, self.by_clusters)
 
     def for_prediction(self) -> Fit:
         """Return the fit with the coefficients that predict: shrunk where the ridge acts."""

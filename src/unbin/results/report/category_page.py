@@ -15,6 +15,7 @@ from unbin.classifier import AggregatedClassifier
 from unbin.fitting.categorical import CategoryModel, group_labels
 from unbin.fitting.category_tables import block_table, group_table, tabulate_categories
 from unbin.fitting.inputs import feature_names
+from unbin.fitting.model import errors_text
 from unbin.fitting.published import Published, smallest_shown
 from unbin.release.words import plural
 from unbin.results.numbers import NONE, column, decimals_for, interval, number, p_value, significant
@@ -131,7 +132,10 @@ def _facts(model: AggregatedClassifier, smallest: int) -> list[tuple[str, str]]:
     ]
     if fitted.n_blocks:
         found.append(("Blocks", f"{fitted.n_blocks:,}"))
-    found += [("Ridge (alpha)", ridge(fitted.alpha)), ("Covariance", fitted.errors.value)]
+    found += [
+        ("Ridge (alpha)", ridge(fitted.alpha)),
+        ("Covariance", errors_text(fitted.errors, fitted.by_clusters)),
+    ]
     quality = fitted.diagnostics.goodness_of_fit
     if quality is not None and np.isfinite(quality.ratio):
         found.append(("Misfit Q/df", number(quality.ratio, 2)))
