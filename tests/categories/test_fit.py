@@ -13,6 +13,7 @@ from tests.helpers.votes import NAMES, SLOPES, draw_votes, problem_of
 from unbin.categories import fit as fits
 from unbin.categories import scores
 from unbin.categories.fit import fit_categories
+from unbin.exceptions import AlignmentError, ParameterError
 from unbin.fitting.categorical import in_units
 
 
@@ -197,3 +198,55 @@ def test_labels_of_everybody_outside_the_tables_are_all_that_counts():
     np.testing.assert_allclose(model.coef, peer.coef_, atol=1e-7)
     trace = [np.trace(each.precision.covariance) for each in (fit, labels)]
     assert trace[0] < trace[1]  # tables tell something besides
+
+
+def votes_in_states(seed, n_states=20, precincts=8, size=50):
+    """Return people, their votes, precincts and states; every state leans its own way."""
+    rng = np.random.default_rng(seed)
+    code = np.repeat(np.arange(n_states * precincts), size)
+    state = code // precincts
+    X = rng.normal(size=(len(code), 1)) + 0.7 * rng.normal(size=(n_states, 1))[state]
+    X += 0.5 * rng.normal(size=(n_states * precincts, 1))[code]
+    eta = X * [0.0, 0.6, -0.4] + 0.5 * rng.normal(size=(n_states, 3))[state]
+    vote = np.array(["a", "b", "c"])[(eta + rng.gumbel(size=eta.shape)).argmax(axis=1)]
+    return X, vote, np.char.add("p", code.astype(str)), np.char.add("s", state.astype(str))
+
+
+def test_intervals_hold_by_state_and_not_by_precinct():
+    true = np.array([0.0, 0.6, -0.4]) - 0.2 / 3
+    held = {False: [], True: []}
+    for seed in range(15):
+        X, vote, precinct, state = votes_in_states(seed)
+        target = unbin.aggregate(vote, precinct).align(precinct)
+        for by_state, own in held.items():
+            model = unbin.AggregatedClassifier()
+            table = model.fit(X, target, cluster=state if by_state else None).tidy(backend="pandas")
+            slope = table[table["term"] == "x0"]
+            own.append((slope["conf_low"] < true) & (slope["conf_high"] > true))
+    assert np.mean(held[False]) < 0.85
+    assert np.mean(held[True]) > 0.9
+
+
+def test_clusters_of_votes_are_said_and_kept(tmp_path):
+    X, vote, precinct, state = votes_in_states(0)
+    release = unbin.aggregate(vote, precinct)
+    model = unbin.AggregatedClassifier().fit(X, release.align(precinct), cluster=state)
+    assert "by 20 clusters" in str(model.summary())
+    unbin.save(model, tmp_path / "model.json")
+    assert str(unbin.load(tmp_path / "model.json").summary()) == str(model.summary())
+    people = pd.DataFrame({"x": X[:, 0], "precinct": precinct, "state": state})
+    people.to_parquet(tmp_path / "people.parquet")
+    how = {"features": ["x"], "cluster": "state"}
+    for given in (people, tmp_path / "people.parquet"):
+        other = unbin.AggregatedClassifier().fit(given, {"precinct": release}, **how)
+        np.testing.assert_allclose(other._model.covariance, model._model.covariance, atol=1e-12)
+    two = unbin.aggregate(np.where(vote == "a", "a", "b"), precinct).align(precinct)
+    assert "by 20 clusters" in str(
+        unbin.AggregatedClassifier().fit(X, two, cluster=state).summary()
+    )
+    everybody = unbin.aggregate(vote, state)
+    with pytest.raises(AlignmentError, match="must lie in one"):
+        unbin.AggregatedClassifier().fit(X, everybody.align(state), cluster=precinct)
+    joined = unbin.join(release.align(precinct), everybody.align(state))
+    with pytest.raises(ParameterError, match="one table"):
+        unbin.AggregatedClassifier().fit(X, joined, cluster=state)

@@ -10,6 +10,8 @@ import pytest
 import unbin
 from tests.helpers.cli import FORMULA, run
 from tests.helpers.people import simulate_patients
+from tests.helpers.states import states
+from unbin._frames import to_frame
 from unbin.cli.records import command_line
 from unbin.exceptions import AlignmentWarning
 
@@ -147,7 +149,7 @@ def test_the_log_of_an_outcome_is_modelled_on_request(tmp_path):
     values = [float(line) for line in predicted.stdout.split()[1:]]
     assert np.mean(values) == pytest.approx(people["cost"].mean(), rel=0.05)
     wrong = run(*command, "--formula", FORMULA, "--target-transform", "root")
-    assert wrong.exit_code == 2
+    assert wrong.exit_code == 1
     assert "target_transform: must be None or 'log', got 'root'" in wrong.stderr
 
 
@@ -550,3 +552,18 @@ def test_without_a_formula_the_columns_are_offered(folder):
     assert result.exit_code == 2
     assert result.stderr.startswith("Error: --formula: must name the features, got none; the colu")
     assert "write for example --formula '" in result.stderr
+
+
+def test_errors_by_cluster(tmp_path):
+    people = states(0, n=12, people=20, sd=0.4)
+    frame = pd.DataFrame({"a": people.X[:, 0], "county": people.county, "state": people.state})
+    frame.to_csv(tmp_path / "people.csv", index=False)
+    release = unbin.aggregate(people.y, people.county, 7)
+    to_frame(release.to_columns()["histogram"], "pandas").to_csv(tmp_path / "t.csv", index=False)
+    asked = ["fit", tmp_path / "people.csv", tmp_path / "t.csv", "--block", "county"]
+    asked += ["--formula", "a", "--family", "gaussian", "--cluster"]
+    told = run(*asked, "state")
+    assert "12 clusters (state, CR3)" in told.stdout
+    wrong = run(*asked, "stat")
+    assert wrong.exit_code == 1
+    assert "'stat'" in wrong.stderr

@@ -1,6 +1,7 @@
 """The random block intercept: its variance, what it does to weights, and means that have one."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,21 +13,25 @@ from scipy.stats import multivariate_normal
 import unbin
 from tests.helpers.cases import draw_targets, make_case
 from tests.helpers.releases import mean_release
+from tests.helpers.states import states
 from unbin.datasets import simulate
 from unbin.families import get_family
 from unbin.likelihood import fit_likelihood
 from unbin.likelihood.data.problem import Effects, make_problem
+from unbin.likelihood.infer.levels import _profiled
 from unbin.likelihood.model import score
 from unbin.likelihood.model.moments import expected_statistics
 from unbin.likelihood.model.score import score_sums
 from unbin.likelihood.solve.effects import (
     Pulls,
     _bent,
+    _expanded,
     effects_misfit,
     group_df,
     group_variance,
     separate_variance,
 )
+from unbin.likelihood.solve.start import starting_point
 from unbin.release.aggregation import aggregate
 from unbin.rows.design import lay_out
 
@@ -303,3 +308,54 @@ def test_variances_are_those_of_restricted_maximum_likelihood():
 
     found = minimize(minus_log, [0.0, -1.0], method="Nelder-Mead", options={"xatol": 1e-6})
     assert separate_variance(sums) == pytest.approx(np.exp(found.x[1]), rel=0.1)
+
+
+# -- larger blocks ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["gaussian", "poisson"])
+def test_asking_for_pulls_of_larger_blocks_leaves_the_score_around_effects(family):
+    problem, free, penalty = problem_of_states(family)
+    assert problem.effects is not None
+    bare, asked = (score_sums(problem, free, penalty, further) for further in ((), (1,)))
+    np.testing.assert_allclose(asked.score, bare.score, atol=1e-8)
+    np.testing.assert_allclose(asked.block_pull, bare.block_pull, atol=1e-8)
+
+
+def test_larger_blocks_take_from_levels_what_their_covariance_says():
+    rng = np.random.default_rng(0)
+    group = np.arange(30)
+    state, region = group // 5, group // 15
+    d, e, r = rng.normal(size=(30, 2)), rng.uniform(1, 2, 30), rng.normal(size=30)
+    problem = SimpleNamespace(
+        plan=SimpleNamespace(group=group),
+        partitions=np.stack([group, state, region]),
+        n_blocks=(30, 6, 2),
+        further=(0.0, 0.3, 0.2),
+        above_groups=(False, True, True),
+        largest=2,
+    )
+    less, taken = _profiled(problem, d * e[:, None], e * r, e**2)
+    variance = np.eye(30)
+    for code, tau in ((state, 0.3), (region, 0.2)):
+        variance += tau * np.where(code[:, None] == code, np.outer(e, e), 0.0)
+    weight = np.linalg.solve(variance, d)
+    np.testing.assert_allclose((d * r[:, None] - less).sum(axis=0), weight.T @ r)
+    np.testing.assert_allclose(d.T @ d - taken.sum(axis=0), d.T @ weight)
+
+
+def problem_of_states(family):
+    """Return counties in states, expanded around the counties' effects, with parameters."""
+    people = states(4, family=family, sd=0.5, county_sd=0.3)
+    bins = [-0.5, 0.5, 1.5, 2.5, 4.5, 8.5, 1e9] if family == "poisson" else 7
+    release = unbin.aggregate(people.y, people.county, bins)
+    code, state = (
+        np.unique(each, return_inverse=True)[1] for each in (people.county, people.state)
+    )
+    design = lay_out(people.X, code, code.max() + 1, fit_intercept=True)
+    above = state[np.unique(code, return_index=True)[1]][None]
+    law = get_family(family)
+    problem = make_problem(design, (release.align(people.county).release,), law, clusters=above)
+    free = starting_point(problem)
+    penalty = np.zeros(len(free))
+    return (*_expanded(problem, (0.1, 0.0, 0.0), free, penalty)[:1], free, penalty)

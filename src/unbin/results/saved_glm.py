@@ -131,6 +131,9 @@ def _check_fit(fit: Fit, d: int) -> None:
     for each in fit.tables:
         for name in ("n_people", "n_blocks", "block_sd"):
             require_positive(np.array(getattr(each, name)), f"tables.{name}")
+    for own in (*fit.clusters, *(() if fit.by_clusters is None else (fit.by_clusters,))):
+        for name in ("n_clusters", "sd"):
+            require_positive(np.array(getattr(own, name)), f"clusters.{name}")
 
 
 def _check_shrunk(fit: Fit, d: int) -> None:

@@ -273,7 +273,7 @@ def _judged(
     """Judge a fit whose tables differ most from it in the blocks of these names."""
     verdict, tests = judge(design, family, fit, d), fit.tested.specification
     if alike:
-        verdict = replace(verdict, reasons=(*verdict.reasons, alike))
+        verdict = replace(verdict, reasons=(alike, *verdict.reasons))
     context = contextual_test(design, fit, d) or (None if tests is None else tests.context)
     found = Diagnostics(
         identified=NOT_ESTIMABLE not in verdict.coefficients and not verdict.why,

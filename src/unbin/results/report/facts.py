@@ -13,6 +13,7 @@ from unbin.exceptions import ParameterError
 from unbin.families import get_family
 from unbin.fitting.inputs import feature_names
 from unbin.fitting.summary import Coefficients
+from unbin.fitting.tabulate import covariance_text
 from unbin.likelihood.infer.choice import Selection
 from unbin.likelihood.infer.verdicts import IMPRECISE, NOT_ESTIMABLE
 from unbin.people.encoding import Encoding
@@ -103,6 +104,9 @@ def facts(model: AggregatedGLM, smallest: int) -> list[tuple[str, str]]:
     found.append(("Dispersion", significant(model.dispersion_)))
     if model.method_ == "likelihood":
         found.append(("Block effects (sd)", significant(model.block_sd_)))
+        for each in model.clusters_:
+            found.append((f"of which {each.name}", significant(each.sd)))
+        found.append(("Standard errors", covariance_text(model._fits[0])))
     return found
 
 
