@@ -8,7 +8,7 @@ linear predictor, with standard deviation "effects". Tables: by county; by count
 feature and county × another one; by county, by sex and by age group. Of fits by block and with
 ``cluster=state``: "cover" is the share of 95 % intervals that hold the truth, "off" that of fits
 with a slope more than three standard errors off, "told" that of fits by block which say that
-states are missing, "narrow" the coverage with as many degrees of freedom as states less one,
+states are missing, "fewer_df" the coverage with as many degrees of freedom as states less four,
 "wider" the median width over that by block, "found" the share in which states have an effect,
 "shape" and "context" the shares of tests that reject at 5 %.
 """
@@ -85,7 +85,7 @@ def one_run(cell: tuple, seed: int) -> dict:
         z = np.abs(away) / model.standard_errors_
         found |= {
             f"cover{how}": (low < SLOPES) & (high > SLOPES),
-            f"narrow{how}": z < student.ppf(0.975, n_states - 1),
+            f"fewer{how}": z < student.ppf(0.975, n_states - 1 - len(SLOPES)),
             f"off{how}": (z > 3).any(),
             f"square{how}": away**2,
             f"width{how}": high - low,
@@ -120,7 +120,7 @@ def table(runs: int) -> list[dict]:
                 "trusted_block": mean("trusted_block"),
                 "told": mean("told_block"),
                 "cover": mean("cover"),
-                "narrow": mean("narrow"),
+                "fewer_df": mean("fewer"),
                 "off": mean("off"),
                 "trusted": mean("trusted"),
                 "wider": float(np.median(wider)),

@@ -22,6 +22,7 @@ import numpy as np
 import accuracy
 import audit
 import bags
+import clusters
 import common
 import default_predictions
 import ecological_bias
@@ -97,6 +98,10 @@ def _missing_values() -> list[float]:
 
 def _signs() -> list[float]:
     return signs.fitted(("binomial", "skewed", True), 0)[0].coef_.tolist()
+
+
+def _clusters() -> list[float]:
+    return clusters.one_run(("gaussian", "county", 12, 0.5), 0)["square"].tolist()
 
 
 def _ecological_bias() -> list[float]:
@@ -316,6 +321,7 @@ FIRST: dict[str, Callable[[], list[float]]] = {
     "audit_protections": _audit_protections,
     "audit_simulated": _audit_simulated,
     "bags": _bags,
+    "clusters": _clusters,
     "default_predictions": _default_predictions,
     "ecological_bias": _ecological_bias,
     "exact_binary": _exact_binary,

@@ -149,7 +149,7 @@ def test_the_log_of_an_outcome_is_modelled_on_request(tmp_path):
     values = [float(line) for line in predicted.stdout.split()[1:]]
     assert np.mean(values) == pytest.approx(people["cost"].mean(), rel=0.05)
     wrong = run(*command, "--formula", FORMULA, "--target-transform", "root")
-    assert wrong.exit_code == 1
+    assert wrong.exit_code == 2
     assert "target_transform: must be None or 'log', got 'root'" in wrong.stderr
 
 

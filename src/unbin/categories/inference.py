@@ -54,7 +54,7 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
         scores = summed(first.scores, problem.cluster)
         n = int((np.abs(scores).sum(axis=1) > 0).sum())
         meat = scores.T @ scores * (n / max(n - 1, 1)) + root.prior.of_all()
-        return Precision(bread @ meat @ bread, float(max(n - n_slopes, 1)), Errors.CR1)
+        return Precision(bread @ meat @ bread, float(max(n - 1, 1)), Errors.CR1)
     penalty = np.tile(np.diag(root.prior.precision), problem.n_categories - 1)
     told = summed(np.einsum("bap,bap->bp", first.weighted, _derivatives(first)), problem.cluster)
     support = told.sum(axis=0) ** 2 / np.maximum((told**2).sum(axis=0), 1e-300)
@@ -78,7 +78,8 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
         n_fitted=None if problem.cluster is None else n_slopes,
     )
     n_blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
-    return Precision(found, float(max(n_blocks - n_slopes, 1)), errors)
+    fitted = n_slopes if problem.cluster is None else 1
+    return Precision(found, float(max(n_blocks - fitted, 1)), errors)
 
 
 def _derivatives(first: BlockScores) -> FloatArray:

@@ -257,8 +257,8 @@ def _alike_text(names: Sequence[str], releases: Sequence[Release], fit: Likeliho
     return (
         f"blocks that belong together, as {one!r} and {other!r}, have levels that are alike "
         f"(intraclass correlation {found.correlation:.2f} in {found.n_groups} groups, p = "
-        f"{found.p_value:.2g}), so that errors by block are too small; pass "
-        f"cluster={column}{found.how}, or as --cluster the column that says so"
+        f"{found.p_value:.2g}), so that errors by block are too small; add a feature that they "
+        f"share, or pass cluster={column}{found.how} (--cluster, a column)"
     )
 
 

@@ -2,10 +2,11 @@
 
 The covariance is the *sandwich* CR3, robust and clustered by group, where there are enough groups,
 and model-based otherwise; intervals are of Student's t with as many degrees of freedom as groups
-less slopes and the intercept. What tables that cross the groups say beyond them adds its variance
-by the model: groups have no part in it of their own. Larger blocks that were given, clusters, take
-the place of groups: what one of them contributes is a sum over its groups. Where tables stand
-beside the groups, or other partitions have random intercepts, the variance is the model's.
+less slopes and the intercept. Larger blocks that were given, clusters, take the place of groups:
+what one of them contributes is a sum over its groups, and the degrees of freedom are one less than
+clusters. What tables that cross the groups say beyond them adds its variance by the model: groups
+have no part in it of their own. Where tables stand beside the groups, or other partitions have
+random intercepts, the variance is the model's.
 
 References
 ----------
@@ -735,7 +736,8 @@ def covariance(
     ``ratio`` is Q/df, ``leveraged`` whether the scores of groups are as if these had not been
     fitted, ``support`` (p,) how many groups inform each parameter.
     """
-    df = float(max(int((np.abs(scores).sum(axis=1) > 0).sum()) - problem.n_fitted, 1))
+    fitted = problem.n_fitted if problem.largest is None else 1
+    df = float(max(int((np.abs(scores).sum(axis=1) > 0).sum()) - fitted, 1))
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
     if problem.layout.beside:
         meat = reduce(add, score_variance(problem, free, sums))
