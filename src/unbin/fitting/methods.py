@@ -338,7 +338,11 @@ def matching_fit(
     people: Everybody, release: Release | Tables, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the paper's estimator."""
-    _refuse_clusters(settings, "matching, the paper's, has no standard errors")
+    if settings.clusters:
+        raise ParameterError(
+            "cluster: is for standard errors, which matching, the paper's, has none of; use "
+            "method='likelihood', or leave it out"
+        )
     if isinstance(release, Tables):
         if release.known is not None:
             raise ParameterError(
@@ -404,7 +408,6 @@ def observed_fit(
     people: Everybody, y: FloatArray, family: Family | None, settings: Settings
 ) -> Fit:
     """Fit the ordinary GLM to observed targets."""
-    _refuse_clusters(settings, "observed targets have the errors of an ordinary GLM")
     family, alpha = _named(family, settings)
     design = people.design(settings.layout)
     found = fit_observed(design, y, family, alpha=alpha, max_iter=settings.max_iter)
@@ -434,13 +437,6 @@ def observed_fit(
         n_blocks=1,
         people=design if design.rows is not None else None,
     )
-
-
-def _refuse_clusters(settings: Settings, why: str) -> None:
-    if settings.clusters:
-        raise ParameterError(
-            f"cluster: is for method='likelihood' and tables, got another fit ({why}); leave it out"
-        )
 
 
 METHODS: dict[str, Callable[..., Fit]] = {
