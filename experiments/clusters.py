@@ -7,9 +7,9 @@ variance lies between states, slopes (0.5, -0.3, 0.2), and a normal effect of ev
 linear predictor, with standard deviation "effects". Tables: by county; by county, county × a
 feature and county × another one; by county, by sex and by age group. Of fits by block and with
 ``cluster=state``: "cover" is the share of 95 % intervals that hold the truth, "off" that of fits
-with a slope more than three standard errors off, "told" that of fits by block which say that
-states are missing, "fewer_df" the coverage with as many degrees of freedom as states less four,
-"wider" the median width over that by block, "found" the share in which states have an effect,
+with a slope more than three standard errors off, "reported" that of fits by block which say
+that states are missing, "fewer_df" the coverage with as many degrees of freedom as states less
+four, "wider" the median width over that by block, "found" the share in which states have an effect,
 "shape" and "context" the shares of tests that reject at 5 %.
 """
 
@@ -90,7 +90,7 @@ def one_run(cell: tuple, seed: int) -> dict:
             f"square{how}": away**2,
             f"width{how}": high - low,
             f"trusted{how}": tests.trusted,
-            f"told{how}": any("belong together" in reason for reason in tests.reasons),
+            f"reported{how}": any("belong together" in reason for reason in tests.reasons),
             f"found{how}": any(each.sd > 0 for each in model.clusters_),
             f"shape{how}": tests.shape.p_value < 0.05,
             f"context{how}": tests.context.p_value < 0.05,
@@ -118,7 +118,7 @@ def table(runs: int) -> list[dict]:
                 "cover_block": mean("cover_block"),
                 "off_block": mean("off_block"),
                 "trusted_block": mean("trusted_block"),
-                "told": mean("told_block"),
+                "reported": mean("reported_block"),
                 "cover": mean("cover"),
                 "fewer_df": mean("fewer"),
                 "off": mean("off"),
