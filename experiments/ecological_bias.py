@@ -14,6 +14,8 @@ fits to normal noise and ordinal fits, which leave the shape of the target free,
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 import common
@@ -56,7 +58,8 @@ def one_run(family: str, n_blocks: int, size: int, effect: float, seed: int) -> 
     naive = common.fit_release(X, y, blocks, 8, family)
     model = common.fit_release(X, y, blocks, 8, family, contextual=True)
     rejects = model.diagnostics_.context.p_value < 0.05
-    slopes = [between / SLOPES, naive.coef_ / truth, model.coef_ / truth]
+    fitted = [common.estimates(each) / truth for each in (naive, model)]
+    slopes = [between / SLOPES, *fitted]
     return np.concatenate([*slopes, [rejects]])
 
 
@@ -85,7 +88,8 @@ def main() -> None:
     for family in NOISE:
         for n_blocks, size in SIZES:
             for effect in (1.0, 0.0):
-                found = [one_run(family, n_blocks, size, effect, seed) for seed in range(runs)]
+                cell = partial(one_run, family, n_blocks, size, effect)
+                found = common.over_seeds(cell, runs)
                 rows += table(family, n_blocks, size, effect, np.array(found))
     common.report("ecological_bias", rows, store=runs >= 200)
 
