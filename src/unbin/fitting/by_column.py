@@ -68,10 +68,11 @@ class ByColumn:
         ``weighting`` is that of rows that stand for several people; ``disjoint``: the tables do not
         count the outcomes that are known.
         """
-        partitions, known = people.whole.partitions, people.known
+        # clusters, which are no table's, come last
+        partitions, known = people.whole.partitions[: len(self.releases)], people.known
         found = tuple(
             release.align_to(counted.blocks, counted.people, weighting=weighting)
-            for release, counted in zip(self.releases, partitions, strict=False)
+            for release, counted in zip(self.releases, partitions, strict=True)
         )
         if not self.several and known is None:
             return found[0]
@@ -85,7 +86,7 @@ class ByColumn:
         warn_of_disagreement(tables)
         if known is None:
             return tables
-        pairs = zip(partitions[: len(found)], known.blocks, strict=False)
+        pairs = zip(partitions, known.blocks[: len(partitions)], strict=True)
         codes = tuple(np.searchsorted(counted.blocks, blocks) for counted, blocks in pairs)
         tables = replace(tables, known=Known(known.outcome, known.people, codes, disjoint=disjoint))
         if disjoint:

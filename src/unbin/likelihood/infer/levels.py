@@ -45,10 +45,10 @@ from unbin.likelihood.model.score import (
     clusters,
     evidence,
     first_cells,
-    leading,
     left_root,
     masked,
     summed,
+    taken_by_cluster,
     variance_of,
     varied,
 )
@@ -456,7 +456,7 @@ def _profiled(
 
     (G, p) and, by cluster, (S, p, p): those of :func:`unbin.likelihood.model.score.score_sums`.
     """
-    first, tables, lead = first_cells(problem), varied(problem), leading(problem)
+    first, tables = first_cells(problem), varied(problem)
     sizes = [problem.n_blocks[t] for t in tables]
     before = np.cumsum([0, *sizes[:-1]])
     codes = [a + problem.partitions[t][first] for a, t in zip(before, tables, strict=True)]
@@ -466,14 +466,8 @@ def _profiled(
         for other in codes:
             np.add.at(inner, (one, other), hold)
     inner += np.diag(1 / np.repeat([problem.further[t] for t in tables], sizes))
-    weight = np.linalg.solve(inner, reached)
-    assert lead is not None
-    home = np.zeros(len(weight), np.int64)
-    for one in codes:
-        home[one] = problem.partitions[lead][first]
-    each = reached[:, :, None] * weight[:, None, :]
-    taken = np.zeros((problem.n_blocks[lead], *each.shape[1:]))
-    np.add.at(taken, home, (each + each.swapaxes(1, 2)) / 2)
+    weight = np.asarray(np.linalg.solve(inner, reached))
+    taken = taken_by_cluster(problem, reached, weight)
     return pull[:, None] * np.sum([weight[one] for one in codes], axis=0), taken
 
 

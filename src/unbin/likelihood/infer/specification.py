@@ -92,6 +92,7 @@ from unbin.likelihood.model.score import (
     masked,
     on_device,
     summed,
+    taken_by_cluster,
     variance_of,
     varied,
 )
@@ -954,27 +955,18 @@ def _profiled(
 
     ``own`` are those of the largest blocks, which have nothing in common; groups have.
     """
-    tables, lead = varied(problem), leading(problem)
+    tables = varied(problem)
     sizes = [problem.n_blocks[t] for t in tables]
     variance = np.repeat([problem.further[t] for t in tables], sizes)
     hold = squares[np.ix_(further, further)] + np.diag(1 / variance)
     rest = np.setdiff1d(np.arange(len(total)), further)
     across = squares[np.ix_(further, rest)]
-    weight = np.linalg.solve(hold, across)
-    home = np.concatenate([_home(problem, t, lead) for t in tables])
-    taken = across[:, :p, None] * weight[:, None, :p]
-    np.subtract.at(own, home, (taken + taken.swapaxes(1, 2)) / 2)
+    weight = np.asarray(np.linalg.solve(hold, across))
+    taken = taken_by_cluster(problem, across[:, :p], weight[:, :p])
+    own[: len(taken)] -= taken
     changed = scores[:, rest] - scores[:, further] @ weight
     left = squares[np.ix_(rest, rest)] - across.T @ weight
     return changed, left, total[rest] - total[further] @ weight, own
-
-
-def _home(problem: Problem, t: int, lead: int | None) -> IntArray:
-    """Return the block of partition ``lead`` that holds each block of partition t."""
-    assert lead is not None
-    found = np.zeros(problem.n_blocks[t], np.int64)
-    found[problem.partitions[t]] = problem.partitions[lead]
-    return found
 
 
 # -- tests -----------------------------------------------------------------------------------------

@@ -244,22 +244,23 @@ class FurtherSums:
 
     def weight(self, at: IntArray) -> FloatArray:
         """Return (H + 1/τ²)⁻¹ times their information with the parameters."""
-        hold = self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at])
-        return np.asarray(np.linalg.solve(hold, self.along[at]))
+        return np.asarray(np.linalg.solve(self._inner(at), self.along[at]))
 
     def given(self) -> tuple[FloatArray, FloatArray]:
         """Return mean and variance of those that weigh, given what was published; else 0."""
         at = np.flatnonzero(self.weighs & (self.variance > 0))
-        inner = self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at])
-        inverse, found = np.linalg.inv(inner), np.zeros((2, len(self.pull)))
+        inverse, found = np.linalg.inv(self._inner(at)), np.zeros((2, len(self.pull)))
         found[:, at] = inverse @ self.pull[at], np.diag(inverse)
         return found[0], found[1]
 
     def misfit(self) -> float:
         """Return the part of the misfit that these intercepts account for."""
         at = np.flatnonzero(self.variance > 0)
-        hold = self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at])
-        return float(self.pull[at] @ np.linalg.solve(hold, self.pull[at]))
+        return float(self.pull[at] @ np.linalg.solve(self._inner(at), self.pull[at]))
+
+    def _inner(self, at: IntArray) -> FloatArray:
+        """Return H + 1/τ² of some of them."""
+        return np.asarray(self.hold[np.ix_(at, at)] + np.diag(1 / self.variance[at]))
 
     def moved(self) -> FloatArray:
         """Return what intercepts that do not weigh add to the variance of the score."""
@@ -433,6 +434,24 @@ def blocks_above(problem: Problem, t: int, n: int) -> IntArray:
 def first_cells(problem: Problem) -> IntArray:
     """Return the first cell of each group."""
     return np.unique(problem.plan.group, return_index=True)[1]
+
+
+def taken_by_cluster(problem: Problem, reached: FloatArray, weight: FloatArray) -> FloatArray:
+    """Return what random intercepts above the groups take from the information of clusters.
+
+    ``reached`` (H, p) is their information with the parameters, ``weight`` (H, p) (H + 1/τ²)⁻¹
+    times that, partition by partition; (S, p, p).
+    """
+    lead = leading(problem)
+    assert lead is not None
+    home = []
+    for t in varied(problem):
+        home.append(np.zeros(problem.n_blocks[t], np.int64))
+        home[-1][problem.partitions[t]] = problem.partitions[lead]
+    each = reached[:, :, None] * weight[:, None, :]
+    found = np.zeros((problem.n_blocks[lead], *each.shape[1:]))
+    np.add.at(found, np.concatenate(home), (each + each.swapaxes(1, 2)) / 2)
+    return found
 
 
 def summed(values: FloatArray, cluster: IntArray | None) -> FloatArray:
