@@ -41,6 +41,15 @@ CELLS = [
 ]
 
 
+def people(rng, n_states: int, counties: int, size: int, slopes: np.ndarray, effects: float):
+    """Return features, linear predictors and counties of people, state after state."""
+    code = np.repeat(np.arange(n_states * counties), size)
+    states, d = code // counties, len(slopes)
+    X = rng.normal(size=(len(code), d)) + 0.7 * rng.normal(size=(n_states, d))[states]
+    X += 0.4 * rng.normal(size=(n_states * counties, d))[code]
+    return X, X @ slopes + effects * rng.normal(size=n_states)[states], code
+
+
 def draw(family: str, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return outcomes with this linear predictor."""
     if family == "poisson":
@@ -70,11 +79,8 @@ def one_run(cell: tuple, seed: int) -> dict:
     """Fit by county and by state, and return what counts."""
     family, tables, n_states, effects = cell
     rng = np.random.default_rng([seed, n_states])
-    code = np.repeat(np.arange(n_states * COUNTIES), PEOPLE)
+    X, eta, code = people(rng, n_states, COUNTIES, PEOPLE, SLOPES, effects)
     states = code // COUNTIES
-    X = rng.normal(size=(len(code), 3)) + 0.7 * rng.normal(size=(n_states, 3))[states]
-    X += 0.4 * rng.normal(size=(n_states * COUNTIES, 3))[code]
-    eta = X @ SLOPES + effects * rng.normal(size=n_states)[states]
     y = draw(family, eta, rng)
     target = join(tables, y, X, common.block_names(code), BINS[family], rng)
     found = {}

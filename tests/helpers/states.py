@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit
 
+import clusters
 import unbin
 
 SLOPES = np.array([0.5, -0.3])
@@ -27,17 +27,10 @@ def states(
     seed=0, *, n=20, counties=8, people=40, sd=0.0, family="gaussian", county_sd=0.0
 ) -> States:
     rng = np.random.default_rng([seed, n])
-    code = np.repeat(np.arange(n * counties), people)
+    X, eta, code = clusters.people(rng, n, counties, people, SLOPES, sd)
     of = code // counties
-    X = rng.normal(size=(len(code), 2)) + 0.7 * rng.normal(size=(n, 2))[of]
-    X += 0.4 * rng.normal(size=(n * counties, 2))[code]
-    eta = X @ SLOPES + sd * rng.normal(size=n)[of]
     eta += county_sd * rng.normal(size=n * counties)[code]
-    y = eta + rng.normal(size=len(eta))
-    if family == "poisson":
-        y = rng.poisson(np.exp(eta)).astype(float)
-    elif family == "binomial":
-        y = (rng.random(len(eta)) < expit(eta)).astype(float)
+    y = clusters.draw(family, eta, rng)
     county = np.char.add(numbered(of + 1, 2), numbered(2 * (code % counties) + 1, 3))
     return States(X, y, county, numbered(of + 1, 2))
 

@@ -20,7 +20,7 @@ from unbin.categories.problem import CategoryProblem, between_contrasts
 from unbin.categories.scores import BlockScores, Sums
 from unbin.categories.softmax import Softmax, covariances, law_of_rows
 from unbin.categories.solver import Root
-from unbin.likelihood.infer.estimate import Errors, sandwich
+from unbin.likelihood.infer.estimate import Errors, informed, sandwich
 from unbin.likelihood.infer.specification import Test
 from unbin.likelihood.model.score import summed
 from unbin.likelihood.thresholds import MOST_LEVERAGE
@@ -52,7 +52,7 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
         return Precision(bread, float("inf"), kind)
     if bayesian:
         scores = summed(first.scores, problem.cluster)
-        n = int((np.abs(scores).sum(axis=1) > 0).sum())
+        n = informed(scores)
         meat = scores.T @ scores * (n / max(n - 1, 1)) + root.prior.of_all()
         return Precision(bread @ meat @ bread, float(max(n - 1, 1)), Errors.CR1)
     penalty = np.tile(np.diag(root.prior.precision), problem.n_categories - 1)
@@ -77,7 +77,7 @@ def precision_of(problem: CategoryProblem, root: Root, *, bayesian: bool) -> Pre
         support=support,
         n_fitted=None if problem.cluster is None else n_slopes,
     )
-    n_blocks = int((np.abs(scores).sum(axis=1) > 0).sum())
+    n_blocks = informed(scores)
     fitted = n_slopes if problem.cluster is None else 1
     return Precision(found, float(max(n_blocks - fitted, 1)), errors)
 

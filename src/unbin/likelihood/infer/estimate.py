@@ -455,7 +455,7 @@ def infer(
     jacobian, back = coordinates.jacobian(free), coordinates.inverse_jacobian(free)
     cov = jacobian @ cov @ jacobian.T
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(free)))
-    told = int((np.abs(scores).sum(axis=1) > 0).sum())
+    told = informed(scores)
     each = scores if leading(problem) is None else sums.block_scores
     fitted = _fitted_tables(problem, result, each, cov, bread @ jacobian.T, float(alive.sum()))
     described = _described(problem, result, *fitted)
@@ -470,7 +470,7 @@ def infer(
         n_iter=result.n_iter,
         path=result.path,
         block_sd=float(np.sqrt(problem.block_variance + sum(problem.further))),
-        n_blocks=int((np.abs(each).sum(axis=1) > 0).sum()),
+        n_blocks=informed(each),
         clusters=FittedClusters.of(problem, told),
         known=known,
         known_share=None
@@ -587,7 +587,7 @@ def _fitted(
         block_df=df,
         block_residual=residual,
         block_sd=float(np.sqrt(variance)),
-        n_blocks=int((np.abs(scores).sum(axis=1) > 0).sum()),
+        n_blocks=informed(scores),
         influence=moved,
         share=share,
     )
@@ -737,7 +737,7 @@ def covariance(
     fitted, ``support`` (p,) how many groups inform each parameter.
     """
     fitted = problem.n_fitted if problem.largest is None else 1
-    df = float(max(int((np.abs(scores).sum(axis=1) > 0).sum()) - fitted, 1))
+    df = float(max(informed(scores) - fitted, 1))
     bread = solve_scaled(information + np.diag(penalty), np.eye(len(penalty)))
     if problem.layout.beside:
         meat = reduce(add, score_variance(problem, free, sums))
@@ -802,7 +802,7 @@ def sandwich(
         Intercept and slopes, where scores are of clusters.
     """
     p = int((np.diag(bread) > 0).sum())  # a column that is constant is not fitted
-    n = int((np.abs(scores).sum(axis=1) > 0).sum())
+    n = informed(scores)
     by_model = bread @ meat @ bread
     if not n or (p > MOST_LEVERAGE * n if n_fitted is None else n_fitted >= n):
         return np.asarray(by_model * max(1.0, ratio)), Errors.SCALED if ratio > 1 else Errors.MODEL
@@ -818,6 +818,11 @@ def sandwich(
     kind = Errors.CR3 if leveraged else Errors.CR1
     kind = kind if beyond is None else Errors.BORDER
     return np.asarray(robust * np.outer(short, short)), kind
+
+
+def informed(scores: FloatArray) -> int:
+    """Return how many groups have information: those whose scores are not all 0."""
+    return int((np.abs(scores).sum(axis=1) > 0).sum())
 
 
 def influence(shift: FloatArray, covariance: FloatArray, size: int) -> FloatArray:
